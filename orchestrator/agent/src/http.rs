@@ -3,8 +3,10 @@
 use crate::error::{ProviderError, brief};
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use orchestrator_http::ask::{By, NetworkFault};
-use orchestrator_http::{ClientGateway, HostClient, HostRequest, HttpFailure, Response, name_host};
+use orchestrator_http::ask::{By, NamedRequest, NetworkFault};
+use orchestrator_http::{
+    ClientGateway, HostClient, HostRequest, HttpFailure, Response, name_request,
+};
 use orchestrator_web::base::{self, is_exposed};
 use serde_json::Value;
 use std::cell::OnceCell;
@@ -24,12 +26,13 @@ pub struct ProviderHttp {
 }
 
 impl ProviderHttp {
-    /// A server at `base`; every request carries `headers`.
+    /// A server at `base`, which gets these requests; each carries `headers`.
     ///
     /// # Errors
     /// [`ProviderError::BaseUrl`]; [`ProviderError::PlainKey`] if a key would cross a network in clear text.
     pub fn new(
         base: &str,
+        requests: &[(&str, &str)],
         headers: Vec<(&'static str, String)>,
         has_key: bool,
         hint: Option<&'static str>,
@@ -45,7 +48,7 @@ impl ProviderHttp {
             value.set_sensitive(true);
             map.insert(HeaderName::from_static(name), value);
         }
-        name_host(&base);
+        name_requests(&base, requests);
         Ok(Self {
             base,
             headers: map,
@@ -141,6 +144,13 @@ impl ProviderHttp {
     }
 }
 
+/// Names these requests below `base` for the gateway.
+pub(crate) fn name_requests(base: &Url, requests: &[(&str, &str)]) {
+    for (method, path) in requests {
+        name_request(NamedRequest::new(method, &below(base, path)));
+    }
+}
+
 /// The URL of `path` below a base. Users often write a base that already ends with the version in the path.
 fn below(base: &Url, path: &str) -> Url {
     let (path, query) = path
@@ -226,7 +236,8 @@ mod tests {
 
     #[test]
     fn a_key_crosses_no_network_in_clear_text() {
-        let new = |base: &str, has_key| ProviderHttp::new(base, vec![], has_key, None).map(drop);
+        let new =
+            |base: &str, has_key| ProviderHttp::new(base, &[], vec![], has_key, None).map(drop);
         for local in [
             "http://127.0.0.1:11434",
             "http://localhost:1/v1",
