@@ -70,7 +70,7 @@ class Cells:
         self.tier, self.into, self.folder, self.servers = tier, into, folder / tier, servers
         before = [programs / "without-namespaces"] if tier == "flat" else []
         self.lazaret = [*before, programs / "lazaret"]
-        self.shared, self.number = folder, 0 if tier == "flat" else 1000
+        self.shared, self.number = folder, 2000 if tier == "flat" else 1000
         self.project, self.settings = self.folder / "project", self.folder / "settings"
         for path in (self.project, self.settings / "lazaret"):
             path.mkdir(parents=True)
