@@ -510,7 +510,7 @@ fn a_taken_over_chat_has_its_provider_do_nothing_else(place: Place) {
                 end: ReplyEnd::Hang,
                 ..Reply::stream(text)
             },
-            false => Reply::status(200, &json!({"capabilities": ["completion"]})),
+            false => Reply::status(200, &json!({"capabilities": ["completion", "tools"]})),
         }
     });
     let at = server.url().replace("http://", "");
