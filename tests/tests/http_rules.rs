@@ -487,12 +487,12 @@ fn a_rule_that_cannot_hold_is_an_error_with_its_line(place: Place) {
 /// Wants a certificate of its clients, and says so in the handshake, as TLS 1.2 has it.
 const WANTS: &str = r"
 import ssl
-class Wanting(ssl.SSLContext):
-    def load_cert_chain(self, *files):
-        self.verify_mode, self.maximum_version = ssl.CERT_REQUIRED, ssl.TLSVersion.TLSv1_2
-        self.load_verify_locations('ca.pem')
-        super().load_cert_chain(*files)
-ssl.SSLContext = Wanting
+load = ssl.SSLContext.load_cert_chain
+def wanting(self, *files):
+    self.verify_mode, self.maximum_version = ssl.CERT_REQUIRED, ssl.TLSVersion.TLSv1_2
+    self.load_verify_locations('ca.pem')
+    load(self, *files)
+ssl.SSLContext.load_cert_chain = wanting
 ";
 
 place_test!(a_host_that_wants_its_clients_certificate_is_named_and_passes_by_the_policy);

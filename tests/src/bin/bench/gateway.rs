@@ -39,7 +39,7 @@ server.listen(0, '127.0.0.1', () => { fs.writeFileSync('port.new', `${server.add
 ";
 /// Opens connections by way of the gateway, sends a request on each, and holds them.
 const HOLD: &str = "
-import os, socket, ssl, sys, time
+import os, signal, socket, ssl, sys
 port, count = sys.argv[1:]
 context = ssl.create_default_context(cafile=os.environ['SSL_CERT_FILE'])
 held = []
@@ -52,7 +52,7 @@ for _ in range(int(count)):
     assert b' 200 ' in tls.recv(4096)
     held.append(tls)
 print('held', flush=True)
-time.sleep(600)
+signal.pause()
 ";
 const ANYTHING: &str =
     "import http.server\nclass Handler(http.server.BaseHTTPRequestHandler): pass\n";
@@ -123,7 +123,7 @@ impl MeasuredHost {
         }
         words.push(&url);
         match profile {
-            Some(profile) => self.run(profile, &[&["curl"][..], &words].concat()),
+            Some(profile) => self.run(profile, &[&["curl"][..], &words[..]].concat()),
             None => {
                 let mut curl = self.world.host("curl");
                 curl.args(words);
