@@ -496,6 +496,61 @@ fn a_taken_over_orchestrator_gets_no_page_without_a_ticket(place: Place) {
     let _ = listener.child.wait();
 }
 
+place_test!(a_taken_over_chat_has_its_provider_do_nothing_else);
+/// A server of models also fetches and removes some, which chats need not.
+fn a_taken_over_chat_has_its_provider_do_nothing_else(place: Place) {
+    if !geteuid().is_root() {
+        not_run("the gateway's sockets are seen by root alone");
+    }
+    let world = World::new(place);
+    let server = ModelServer::answering("127.0.0.1", |seen| {
+        let text = format!("{}\n", json!({"message": {"content": "Wait for me."}}));
+        match seen.line.contains("/api/chat") {
+            true => Reply {
+                end: ReplyEnd::Hang,
+                ..Reply::stream(text)
+            },
+            false => Reply::status(200, &json!({"capabilities": ["completion", "tools"]})),
+        }
+    });
+    let at = server.url().replace("http://", "");
+    let mut command = world.lazaret("chat");
+    command
+        .args(["--json", "--provider", "ollama", "--model", "m"])
+        .args(["--base-url", &server.url(), "x"]);
+    let mut chat = Running::start(&mut command);
+    chat.wait_for("Wait for me", LIMIT);
+    let control = control_of(chat.pid());
+    let puppet = taken_over(chat.pid() as u32);
+    let ask = |by: &str, line: &str| {
+        let ask = json!({"by": by, "url": server.url()});
+        let head = format!("Host: {at}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}");
+        asked_of_gateway(&puppet, control, &ask, &format!("{line}\r\n{head}"))
+    };
+    let lines = || server.asked().len();
+    let before = lines();
+    // The control: a request of the interface arrives, whoever makes it.
+    let answer = ask("Settings", "POST /api/show HTTP/1.1");
+    assert!(answer.contains("capabilities"), "{answer}");
+    assert_eq!(lines(), before + 1);
+    for line in [
+        "POST /api/pull",
+        "POST /api/push",
+        "POST /api/create",
+        "DELETE /api/delete",
+        "POST /api/show?data",
+    ] {
+        let refused = ask("Settings", &format!("{line} HTTP/1.1"));
+        assert!(refused.contains("\"NotRequest\""), "{line}: {refused}");
+        let refused = ask("User", &format!("{line} HTTP/1.1"));
+        assert!(refused.contains("\"NotNamed\""), "{line}: {refused}");
+    }
+    assert_eq!(lines(), before + 1);
+    drop(puppet);
+    let _ = chat.child.kill();
+    chat.finish(LIMIT);
+}
+
 place_test!(a_taken_over_mcp_server_gets_nothing);
 fn a_taken_over_mcp_server_gets_nothing(place: Place) {
     let world = World::new(place);

@@ -3,9 +3,11 @@
 use crate::error::{ProviderError, brief};
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use orchestrator_http::ask::{By, NetworkFault};
+use orchestrator_http::ask::{By, NamedRequest, NetworkFault};
 use orchestrator_http::key::Key;
-use orchestrator_http::{ClientGateway, HostClient, HostRequest, HttpFailure, Response, name_host};
+use orchestrator_http::{
+    ClientGateway, HostClient, HostRequest, HttpFailure, Response, name_request,
+};
 use orchestrator_web::base::{self, is_exposed};
 use serde_json::Value;
 use std::cell::OnceCell;
@@ -25,12 +27,13 @@ pub struct ProviderHttp {
 }
 
 impl ProviderHttp {
-    /// A server at `base`; every request carries `headers`, which have the `key`.
+    /// A server at `base`, which gets these requests; each carries `headers`, which have the `key`.
     ///
     /// # Errors
     /// [`ProviderError::BaseUrl`]; [`ProviderError::PlainKey`] if a key would cross a network in clear text.
     pub fn new(
         base: &str,
+        requests: &[(&str, &str)],
         headers: Vec<(&'static str, String)>,
         key: Option<&Key>,
         hint: Option<&'static str>,
@@ -46,7 +49,7 @@ impl ProviderHttp {
             value.set_sensitive(true);
             map.insert(HeaderName::from_static(name), value);
         }
-        name_host(&base);
+        name_requests(&base, requests);
         Ok(Self {
             base,
             headers: map,
@@ -142,6 +145,13 @@ impl ProviderHttp {
     }
 }
 
+/// Names these requests below `base` for the gateway.
+pub(crate) fn name_requests(base: &Url, requests: &[(&str, &str)]) {
+    for (method, path) in requests {
+        name_request(NamedRequest::new(method, &below(base, path)));
+    }
+}
+
 /// The URL of `path` below a base. Users often write a base that already ends with the version in the path.
 fn below(base: &Url, path: &str) -> Url {
     let (path, query) = path
@@ -228,7 +238,7 @@ mod tests {
     #[test]
     fn a_key_crosses_no_network_in_clear_text() {
         let key = Key::new("sk-a-key").unwrap();
-        let new = |base: &str, key| ProviderHttp::new(base, vec![], key, None).map(drop);
+        let new = |base: &str, key| ProviderHttp::new(base, &[], vec![], key, None).map(drop);
         for local in [
             "http://127.0.0.1:11434",
             "http://localhost:1/v1",

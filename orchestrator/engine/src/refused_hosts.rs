@@ -99,7 +99,8 @@ fn denial(report: &ConnectionReport, remedy: impl FnOnce() -> Remedy) -> Option<
         ConnectionVerdict::RequestRefused
         | ConnectionVerdict::NoValue
         | ConnectionVerdict::NotTrusted
-        | ConnectionVerdict::ProxyRefused => {
+        | ConnectionVerdict::ProxyRefused
+        | ConnectionVerdict::TlsRefused => {
             barrier = Barrier::Gateway;
             let why = why.as_deref().unwrap_or("the gateway refused it");
             let advice = gateway_advice(*verdict).map(str::to_owned);
@@ -138,6 +139,10 @@ pub fn gateway_advice(verdict: ConnectionVerdict) -> Option<&'static str> {
         ConnectionVerdict::ProxyRefused => {
             Some("`[gateway]` of the policy sets the proxy; `lazaret doctor` asks it")
         }
+        ConnectionVerdict::TlsRefused => Some(
+            "a host that wants a certificate of its client's, or nobody between, works without a credential and without rules: \
+             remove these, and write `tls = \"pass\"` for it in `[[profile.NAME.network.http]]` of the policy",
+        ),
         ConnectionVerdict::Allowed
         | ConnectionVerdict::NotListed
         | ConnectionVerdict::NotPublic

@@ -83,6 +83,10 @@ impl Wire for Claude {
         ClaudeDecoder::default()
     }
 
+    fn requests(&self) -> &'static [(&'static str, &'static str)] {
+        &[("POST", "/v1/messages"), ("GET", "/v1/models?limit=1000")]
+    }
+
     fn models_path(&self) -> &'static str {
         "/v1/models?limit=1000"
     }

@@ -128,6 +128,18 @@ impl AllowedHosts {
         self.check_listed(|begin| &begin.named, target)
     }
 
+    fn check_settings(&self, target: &Target) -> Result<(), NetworkFault> {
+        let place = HostOrigin::of(target.url());
+        let begin = match self {
+            #[cfg(feature = "test-support")]
+            Self::All => return Ok(()),
+            Self::Begun(begin) => begin,
+        };
+        let mut requests = begin.requests.iter();
+        let is_named = requests.any(|request| request.origin == place);
+        is_named.then_some(()).ok_or(NetworkFault::NotNamed(place))
+    }
+
     fn check_stranger(&self, target: &Target) -> Result<(), NetworkFault> {
         self.check_listed(|begin| &begin.strangers, target)
     }
@@ -174,7 +186,8 @@ impl<R: Resolve> ClientNetwork<R> {
                 self.allowed.check_policy(policy)?;
                 Ok(guard::foresee(policy, target)?)
             }
-            By::Settings | By::User => self.allowed.check_named(target),
+            By::Settings => self.allowed.check_settings(target),
+            By::User => self.allowed.check_named(target),
             By::Engine => self.allowed.check_engine(target),
             By::Stranger => self.allowed.check_stranger(target),
             By::ServerOf(server) => self.allowed.check_login(server, target),

@@ -1,12 +1,14 @@
-//! Requests of the web tools: each needs a ticket, so a `lazaret` that was taken over reaches no address that was not decided, nor says
-//! anything to one that was.
+//! What a `lazaret` that was taken over may still send: of the web tools, requests with a ticket, which say nothing of their own; to
+//! providers and collectors, the requests of their interfaces.
 
 use super::admit::AllowedHosts;
 use super::tickets::{Tickets, UsedTicket};
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request};
-use orchestrator_http::ask::{By, NetworkFault, PACKED, PAGES_ACCEPTED, SearchEngine};
+use orchestrator_http::ask::{
+    By, HostOrigin, NamedRequest, NetworkFault, PACKED, PAGES_ACCEPTED, SearchEngine,
+};
 use orchestrator_http::user_agent;
 use orchestrator_reach::target::Target;
 
@@ -57,7 +59,15 @@ pub(super) fn permit(
             used.ok_or(NetworkFault::NoTicket)?;
             Ok(Permitted::Other)
         }
-        By::Settings | By::User | By::Stranger | By::ServerOf(_) => Ok(Permitted::Other),
+        By::Settings => {
+            allowed.check_request(NamedRequest {
+                origin: HostOrigin::of(target.url()),
+                method: request.method().to_string(),
+                path: path_of(request).to_owned(),
+            })?;
+            Ok(Permitted::Other)
+        }
+        By::User | By::Stranger | By::ServerOf(_) => Ok(Permitted::Other),
     }
 }
 
@@ -66,13 +76,17 @@ fn whole(target: &Target, request: &Request<Incoming>) -> Result<Target, Network
     if request.method() != Method::GET || !request.body().is_end_stream() {
         return Err(NetworkFault::NoTicket);
     }
-    let path = request.uri().path_and_query();
-    let path = path.map_or("/", |path| path.as_str());
+    let path = path_of(request);
     let url = format!("{}{path}", target.url().origin().ascii_serialization());
     let whole = Target::parse(&url).map_err(|_| NetworkFault::NoTicket)?;
     // A path that becomes another one when it is parsed would be another one for the host too.
     let is_same = &whole.url()[url::Position::BeforePath..] == path;
     is_same.then_some(whole).ok_or(NetworkFault::NoTicket)
+}
+
+fn path_of(request: &Request<Incoming>) -> &str {
+    let path = request.uri().path_and_query();
+    path.map_or("/", |path| path.as_str())
 }
 
 fn only_fixed(headers: &mut HeaderMap) {
@@ -87,6 +101,17 @@ fn only_fixed(headers: &mut HeaderMap) {
 }
 
 impl AllowedHosts {
+    /// Checks a request to a provider or a collector. What else their hosts would do (fetch or remove a model, make a key) is nobody's
+    /// business here, and a query could say something.
+    fn check_request(&self, request: NamedRequest) -> Result<(), NetworkFault> {
+        match self {
+            #[cfg(feature = "test-support")]
+            Self::All => Ok(()),
+            Self::Begun(begin) if begin.requests.contains(&request) => Ok(()),
+            Self::Begun(_) => Err(NetworkFault::NotRequest(request)),
+        }
+    }
+
     /// The place of the engine whose search `page` is, and the words.
     fn search(&self, page: &Target) -> Option<(usize, String)> {
         let begin = match self {

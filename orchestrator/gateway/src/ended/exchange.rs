@@ -9,7 +9,7 @@ use super::refusal::RequestRefusal;
 use super::session::CredentialSession;
 use super::streams::Activity;
 use super::tasks::Tasks;
-use super::upstream::{Protocol, RequestBody, SendError, Upstream};
+use super::upstream::{DialFault, Protocol, RequestBody, SendError, Upstream};
 use super::uses::RequestedUse;
 use super::values::Value;
 use super::websocket;
@@ -300,7 +300,11 @@ impl Exchange {
             .send(request)
             .await
             .map_err(|error| match error {
-                SendError::Unreachable(why) => RequestRefusal::Host {
+                SendError::Unreachable(DialFault::Other(why)) => RequestRefusal::Host {
+                    place: place(),
+                    why,
+                },
+                SendError::Unreachable(DialFault::Refused(why)) => RequestRefusal::HostTls {
                     place: place(),
                     why,
                 },
