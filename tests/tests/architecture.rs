@@ -133,7 +133,7 @@ const BOOLS: [(&str, &[&str]); 4] = [
             "orchestrator/src/chat/mod.rs: prompt_of_person(is_recorded)",
             "orchestrator/src/cli.rs: begin_network(company)",
             "orchestrator/src/mcp.rs: instructions(has_network)",
-            "orchestrator/telemetry/src/target.rs: traces(has_headers)",
+            "orchestrator/telemetry/src/target.rs: address(has_headers)",
             "orchestrator/terminal/src/chat_prompt.rs: new(is_recorded)",
             "orchestrator/terminal/src/line_editor/editor.rs: edit(was_interrupted)",
             "orchestrator/terminal/src/line_editor/editor.rs: interrupt(was_interrupted)",

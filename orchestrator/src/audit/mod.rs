@@ -166,7 +166,7 @@ fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
             .map(|flaw| json!({ "file": flaw.file, "line": flaw.line, "why": flaw.why }));
         let (head, whole) = (head.to_string(), flaw.is_none());
         print::json(
-            &json!({ "whole": whole, "records": records, "files": files, "head": head, "kept": known, "removed": removed, "bad": bad }),
+            &json!({ "whole": whole, "records": records, "files": files, "head": head, "kept": known.map(|known| known.seq), "removed": removed, "bad": bad }),
         )?;
     } else if let Some(flaw) = flaw {
         print::problem(&format!(
@@ -174,7 +174,7 @@ fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
         ));
     } else {
         let known = known.map_or(String::new(), |known| {
-            format!("\nthe given hash belongs to record {known}")
+            format!("\nthe given hash belongs to record {}", known.seq)
         });
         let removed = match removed {
             0 => String::new(),

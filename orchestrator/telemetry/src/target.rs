@@ -1,4 +1,4 @@
-//! The address to which spans are sent, as the user names it.
+//! The address to which spans and log records are sent, as the user names it.
 
 use crate::error::TelemetryError;
 use orchestrator_web::base::{self, is_exposed};
@@ -7,12 +7,15 @@ use url::Url;
 /// The standard variable for a collector's address.
 pub(crate) const VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// The path of traces below a collector's address.
-const TRACES: &str = "/v1/traces";
+pub(crate) const TRACES: &str = "/v1/traces";
+/// The path of log records.
+pub(crate) const LOGS: &str = "/v1/logs";
 
-/// The address for a collector's traces. `name` is the option or the variable that it comes from.
-pub(crate) fn traces(
+/// A collector's address for what goes to `path`. `name` is the option or the variable that it comes from.
+pub(crate) fn address(
     name: &'static str,
     text: &str,
+    path: &str,
     has_headers: bool,
 ) -> Result<Url, TelemetryError> {
     let mut url = base::parse(text).ok_or(TelemetryError::Address(name))?;
@@ -20,7 +23,7 @@ pub(crate) fn traces(
         return Err(TelemetryError::PlainHeaders(name));
     }
     let folder = url.path().trim_end_matches('/').to_owned();
-    url.set_path(&format!("{folder}{TRACES}"));
+    url.set_path(&format!("{folder}{path}"));
     Ok(url)
 }
 
@@ -30,7 +33,7 @@ mod tests {
     use orchestrator_web::base::BASE_MAX;
 
     fn at(text: &str) -> Result<String, TelemetryError> {
-        traces("--otlp", text, false).map(|url| url.to_string())
+        address("--otlp", text, TRACES, false).map(|url| url.to_string())
     }
 
     #[test]
@@ -66,7 +69,7 @@ mod tests {
 
     #[test]
     fn headers_cross_no_network_in_clear_text() {
-        let with_headers = |text: &str| traces("--otlp", text, true);
+        let with_headers = |text: &str| address("--otlp", text, LOGS, true);
         for local in [
             "http://127.0.0.1:4318",
             "http://[::1]:4318",
