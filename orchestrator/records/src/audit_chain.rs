@@ -215,7 +215,7 @@ impl AuditChain {
         })
     }
 
-    /// The same until `each` breaks, after the record with which it does.
+    /// Calls `each` as `more` does, until it breaks: with that record it is done.
     fn more_until(
         &self,
         position: &mut Position,
@@ -247,7 +247,10 @@ impl AuditChain {
 
     /// The records that come after `last`, each checked against the one before it.
     pub fn after(&self, last: Head) -> Checked<'_> {
-        let (file, offset) = (last.file, last.bytes);
+        // Of a file that was removed only the end is known: what follows begins the next one.
+        let is_removed = last.seq > 0 && last.bytes == 0;
+        let file = last.file + u64::from(is_removed);
+        let offset = last.bytes;
         Checked {
             audit: self,
             position: Position { file, offset },
@@ -321,7 +324,7 @@ impl Checked<'_> {
         })
     }
 
-    /// The same until `each` breaks: with the record for which it does, it is done. So who takes them in parts holds one part.
+    /// Calls `each` as `more` does, until it breaks: with that record it is done. So a caller that takes them in parts holds one part.
     pub fn more_until(
         &mut self,
         mut each: impl FnMut(&[u8], &Value, Digest) -> ControlFlow<()>,

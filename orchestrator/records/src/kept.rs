@@ -59,7 +59,7 @@ pub fn open_own(path: &Path) -> Result<File, OwnError> {
     open_with(OpenOptions::new().append(true), path)
 }
 
-/// The same for a file whose content is replaced in place.
+/// Opens or creates such a file, whose content is replaced in place.
 ///
 /// # Errors
 /// [`OwnError`].

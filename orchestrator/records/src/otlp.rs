@@ -50,7 +50,7 @@ pub fn log_record(body: &str, event: &Value, place: ChainPlace, observed: u64) -
     })
 }
 
-/// What comes before and after the log records of a request, which are divided by commas. `resource` has who they are from.
+/// The text before and after the log records of a request, which are divided by commas. `resource` has who they are from.
 pub fn envelope(resource: &[(&str, String)], version: &str) -> (String, String) {
     let text = |(name, value): &(&str, String)| attribute(name, &Value::from(value.as_str()));
     let resource: Vec<Value> = resource.iter().map(text).collect();

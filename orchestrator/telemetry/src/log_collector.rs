@@ -3,7 +3,9 @@
 
 use crate::error::TelemetryError;
 use crate::target;
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use orchestrator_http::ask::{By, NetworkFault};
 use orchestrator_http::{
@@ -40,21 +42,21 @@ pub enum NotAcknowledged {
     Later {
         /// The wait that it asks for.
         after: Option<Duration>,
-        /// What happened.
+        /// The reason of this attempt alone.
         why: CollectorFault,
     },
-    /// It takes them never.
+    /// No further attempt can work; a person decides.
     #[error(transparent)]
     Refused(CollectorFault),
 }
 
-/// What happened at a collector.
+/// Reasons why a collector has acknowledged nothing.
 #[derive(Debug, Error)]
 pub enum CollectorFault {
     /// There is no answer, or not all of it.
     #[error(transparent)]
     Http(#[from] HttpFailure),
-    /// It takes too long.
+    /// Its answer takes longer than the limit.
     #[error("no whole answer within {} s", SEND.as_secs())]
     Silent,
     /// Its answer has another status.
@@ -66,15 +68,15 @@ pub enum CollectorFault {
     /// Its answer has no bound that we accept.
     #[error("its answer is longer than {ANSWER_MAX} bytes")]
     Long,
-    /// Whatever answers is no collector.
+    /// Something else than a collector has answered.
     #[error("its answer is not that of a collector of OTLP with JSON")]
     Form,
     /// It has rejected some, and does not say which.
     #[error("it rejected {rejected} of them: {message}")]
     Partial {
-        /// How many.
+        /// Number of log records that it rejected.
         rejected: u64,
-        /// Its reason, shortened.
+        /// The reason that it gives, shortened.
         message: String,
     },
 }
@@ -110,7 +112,7 @@ impl LogCollector {
         })
     }
 
-    /// Sends an `ExportLogsServiceRequest`. Returns what the collector has to say although it took all of it.
+    /// Sends an `ExportLogsServiceRequest`. Returns the message of a collector that has taken all of it.
     ///
     /// # Errors
     /// [`NotAcknowledged`]: then it may have some of the log records, or none.
@@ -276,7 +278,8 @@ mod tests {
         ] {
             assert!(matches!(of(whole.clone()), Ok(None)), "{whole}");
         }
-        let warned = of(json!({ "partialSuccess": { "errorMessage": "é".repeat(MESSAGE_MAX + 1) } }));
+        let warned =
+            of(json!({ "partialSuccess": { "errorMessage": "é".repeat(MESSAGE_MAX + 1) } }));
         assert_eq!(warned.unwrap().unwrap(), "é".repeat(MESSAGE_MAX));
         for rejected in [json!("3"), json!(3)] {
             let partial = of(json!({ "partialSuccess": { "rejectedLogRecords": rejected } }));
