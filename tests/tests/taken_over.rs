@@ -551,6 +551,43 @@ fn a_taken_over_chat_has_its_provider_do_nothing_else(place: Place) {
     chat.finish(LIMIT);
 }
 
+place_test!(a_taken_over_export_reaches_no_host_but_its_collector);
+fn a_taken_over_export_reaches_no_host_but_its_collector(place: Place) {
+    let world = World::new(place);
+    world.in_cell("true").success();
+    let taking = || ModelServer::answering("127.0.0.1", |_| Reply::status(200, &json!({})));
+    let (collector, other) = (taking(), taking());
+    let mut command = world.program("lazaret");
+    command.args(["audit", "export", "--follow", "--otlp", &collector.url()]);
+    let mut export = Running::start(&mut command);
+    export.wait_for("acknowledged", LIMIT);
+    gets_nothing(&world, export.pid(), Network::None, || {
+        let before = collector.asked().len();
+        world.in_cell("true").success();
+        assert!(until(LIMIT, || collector.asked().len() > before));
+    });
+    // By its gateway it reaches what its user has named, and nothing else on this machine.
+    if geteuid().is_root() {
+        let control = control_of(export.pid());
+        let puppet = taken_over(export.pid() as u32);
+        let ask = |server: &ModelServer| {
+            let ask = json!({"by": "Settings", "url": server.url()});
+            let request = "POST /v1/logs HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            asked_of_gateway(&puppet, control, &ask, request)
+        };
+        let refused = ask(&other);
+        assert!(refused.contains("NotRequest"), "{refused}");
+        let reached = ask(&collector);
+        assert!(
+            reached.starts_with("HTTP/1.1 200"),
+            "control: the same request is answered by its collector: {reached}"
+        );
+    }
+    assert_eq!(other.asked().len(), 0);
+    kill_tree(export.pid());
+    let _ = export.child.wait();
+}
+
 place_test!(a_taken_over_mcp_server_gets_nothing);
 fn a_taken_over_mcp_server_gets_nothing(place: Place) {
     let world = World::new(place);

@@ -84,7 +84,7 @@ impl ExportOptions {
             Some((name, address)) if export::IS_BUILT || name != target::VARIABLE => {
                 let is_set =
                     |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-                let url = target::traces(name, &address)?;
+                let url = target::address(name, &address, target::TRACES)?;
                 if HEADERS.iter().any(is_set) {
                     target::check_headers(name, &url)?;
                 }
