@@ -228,6 +228,60 @@ fn unnamed_hosts_are_not_reached() {
     assert_eq!(server.connections(), reached);
 }
 
+/// What a provider's host does besides what a model needs: no process that hears the model can ask for it.
+#[test]
+fn provider_gets_the_requests_of_its_interface_alone() {
+    let server = Server::start(|_, stream| says(stream, "", "done"));
+    let at = |path: &str| server.url.join(path).unwrap();
+    let named = |method: &str, path: &str| NamedRequest::new(method, &at(path));
+    let gateway = begun(&Begin {
+        requests: vec![
+            named("POST", "/api/chat"),
+            named("GET", "/v1/models?limit=9"),
+        ],
+        ..Begin::default()
+    });
+    let ask = |by: By, (method, path): (&str, &str)| {
+        let client = HostClient::new(gateway.clone(), by, &server.url);
+        let method = http::Method::from_bytes(method.as_bytes()).unwrap();
+        block_on(async { text(client.to(method, &at(path)).send().await?).await })
+    };
+    for request in [("POST", "/api/chat"), ("GET", "/v1/models?limit=9")] {
+        assert_eq!(ask(By::Settings, request).unwrap(), "done", "{request:?}");
+    }
+    let reached = server.connections();
+    for request in [
+        ("POST", "/api/pull"),
+        ("DELETE", "/api/chat"),
+        ("GET", "/api/chat"),
+        ("POST", "/api/chat?data"),
+        ("POST", "/api/chat/"),
+        ("POST", "/api//chat"),
+        ("POST", "/api/%63hat"),
+        ("GET", "/v1/models"),
+        ("GET", "/v1/models?limit=9&data"),
+        ("PUT", "/v1/models?limit=9"),
+    ] {
+        let refused = ask(By::Settings, request);
+        assert!(
+            matches!(
+                refused,
+                Err(HttpFailure::Fault(NetworkFault::NotRequest(_)))
+            ),
+            "{request:?}: {refused:?}"
+        );
+    }
+    // Nor does it become a server of the settings, whose requests are not listed.
+    for by in [By::User, By::ServerOf(HostOrigin::of(&server.url))] {
+        let refused = ask(by, ("POST", "/api/pull"));
+        assert!(
+            matches!(refused, Err(HttpFailure::Fault(NetworkFault::NotNamed(_)))),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(server.connections(), reached);
+}
+
 /// A server that has been named, or its settings, refer to any address: a session reaches those alone at which a person has logged in.
 #[test]
 fn logins_lead_only_where_a_person_has_logged_in() {
