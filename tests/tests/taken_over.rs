@@ -539,6 +539,10 @@ fn a_taken_over_chat_has_its_provider_do_nothing_else(place: Place) {
         "POST /api/create",
         "DELETE /api/delete",
         "POST /api/show?data",
+        "POST /api/show/",
+        "POST /api//show",
+        "POST /api/%73how",
+        "PUT /api/show",
     ] {
         let refused = ask("Settings", &format!("{line} HTTP/1.1"));
         assert!(refused.contains("\"NotRequest\""), "{line}: {refused}");

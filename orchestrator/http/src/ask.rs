@@ -62,6 +62,38 @@ pub struct SearchEngine {
     pub fixed: Vec<(String, String)>,
 }
 
+impl SearchEngine {
+    /// The words of a search here, if `page` is one and says nothing else: not by its spelling either.
+    pub fn words(&self, page: &url::Url) -> Option<String> {
+        let mut bare = page.clone();
+        bare.set_query(None);
+        if bare.as_str() != self.url {
+            return None;
+        }
+        let mut spelt = bare.clone();
+        spelt.query_pairs_mut().extend_pairs(page.query_pairs());
+        if spelt != *page {
+            return None;
+        }
+        let (mut query, mut count) = (None, None);
+        let mut fixed = Vec::new();
+        for (name, value) in page.query_pairs() {
+            match &*name {
+                "q" if query.is_none() => query = Some(value.into_owned()),
+                "count" if count.is_none() && is_number(&value) => count = Some(value),
+                other => fixed.push((other.to_owned(), value.into_owned())),
+            }
+        }
+        query.filter(|_| fixed == self.fixed)
+    }
+}
+
+/// Whether `text` is a number of results, as it is usually written.
+fn is_number(text: &str) -> bool {
+    text.parse::<u8>()
+        .is_ok_and(|number| number.to_string() == text)
+}
+
 /// A request that settings name: its method and its whole URL. Whoever is served at this host, nothing else is sent there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NamedRequest {

@@ -130,14 +130,12 @@ impl AllowedHosts {
 
     fn check_settings(&self, target: &Target) -> Result<(), NetworkFault> {
         let place = HostOrigin::of(target.url());
-        let begin = match self {
+        match self {
             #[cfg(feature = "test-support")]
-            Self::All => return Ok(()),
-            Self::Begun(begin) => begin,
-        };
-        let mut requests = begin.requests.iter();
-        let is_named = requests.any(|request| request.origin == place);
-        is_named.then_some(()).ok_or(NetworkFault::NotNamed(place))
+            Self::All => Ok(()),
+            Self::Begun(begin) if begin.requests.iter().any(|one| one.origin == place) => Ok(()),
+            Self::Begun(_) => Err(NetworkFault::NotNamed(place)),
+        }
     }
 
     fn check_stranger(&self, target: &Target) -> Result<(), NetworkFault> {

@@ -6,9 +6,7 @@ use super::tickets::{Tickets, UsedTicket};
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request};
-use orchestrator_http::ask::{
-    By, HostOrigin, NamedRequest, NetworkFault, PACKED, PAGES_ACCEPTED, SearchEngine,
-};
+use orchestrator_http::ask::{By, HostOrigin, NamedRequest, NetworkFault, PACKED, PAGES_ACCEPTED};
 use orchestrator_http::user_agent;
 use orchestrator_reach::target::Target;
 
@@ -101,8 +99,7 @@ fn only_fixed(headers: &mut HeaderMap) {
 }
 
 impl AllowedHosts {
-    /// Checks a request to a provider or a collector. What else their hosts would do (fetch or remove a model, make a key) is nobody's
-    /// business here, and a query could say something.
+    /// Checks a request to a provider or a collector: their hosts also fetch and remove models, and a query could say something.
     fn check_request(&self, request: NamedRequest) -> Result<(), NetworkFault> {
         match self {
             #[cfg(feature = "test-support")]
@@ -123,39 +120,8 @@ impl AllowedHosts {
             Self::Begun(begin) => begin,
         };
         let engines = begin.engines.iter().enumerate();
-        let mut found = engines.filter_map(|(place, engine)| Some((place, words(engine, page)?)));
+        let mut found =
+            engines.filter_map(|(place, engine)| Some((place, engine.words(page.url())?)));
         found.next()
     }
-}
-
-/// The words of a search at `engine`, if `page` is one and says nothing else: not by its spelling either.
-fn words(engine: &SearchEngine, page: &Target) -> Option<String> {
-    let mut bare = page.url().clone();
-    bare.set_query(None);
-    if bare.as_str() != engine.url {
-        return None;
-    }
-    let mut spelt = bare.clone();
-    spelt
-        .query_pairs_mut()
-        .extend_pairs(page.url().query_pairs());
-    if spelt != *page.url() {
-        return None;
-    }
-    let (mut query, mut count) = (None, None);
-    let mut fixed = Vec::new();
-    for (name, value) in page.url().query_pairs() {
-        match &*name {
-            "q" if query.is_none() => query = Some(value.into_owned()),
-            "count" if count.is_none() && is_number(&value) => count = Some(value),
-            other => fixed.push((other.to_owned(), value.into_owned())),
-        }
-    }
-    query.filter(|_| fixed == engine.fixed)
-}
-
-/// Whether `text` is a number of results, as it is usually written.
-fn is_number(text: &str) -> bool {
-    text.parse::<u8>()
-        .is_ok_and(|number| number.to_string() == text)
 }

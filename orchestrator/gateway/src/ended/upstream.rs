@@ -135,17 +135,8 @@ pub(super) type Connect = Rc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<TcpS
 /// Why there is no connection to the host. Texts are for people.
 #[derive(Clone, Debug)]
 pub(super) enum DialFault {
-    /// The host has ended the handshake.
     Refused(String),
     Other(String),
-}
-
-impl DialFault {
-    pub(super) fn text(&self) -> &str {
-        match self {
-            Self::Refused(why) | Self::Other(why) => why,
-        }
-    }
 }
 
 impl From<String> for DialFault {
@@ -154,7 +145,6 @@ impl From<String> for DialFault {
     }
 }
 
-/// Of a handshake.
 impl From<io::Error> for DialFault {
     fn from(error: io::Error) -> Self {
         match ends_handshake(&error) {
@@ -266,11 +256,9 @@ fn is_alert(error: &io::Error) -> bool {
     let inner = error
         .get_ref()
         .and_then(|error| error.downcast_ref::<rustls::Error>());
-    // Who speaks no protocol of ours has nothing against us.
     matches!(inner, Some(rustls::Error::AlertReceived(alert)) if *alert != AlertDescription::NoApplicationProtocol)
 }
 
-/// Whether an alert of TLS is among the causes.
 fn alert_in(error: &hyper::Error) -> bool {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -409,7 +397,7 @@ impl Upstream {
     /// Why the host could not be reached.
     pub(super) fn unreachable(&self) -> Option<&str> {
         match &self.kind {
-            UpstreamKind::Unreachable(why) => Some(why.text()),
+            UpstreamKind::Unreachable(DialFault::Refused(why) | DialFault::Other(why)) => Some(why),
             UpstreamKind::Http1 { .. } | UpstreamKind::Http2(_) => None,
         }
     }

@@ -1,11 +1,10 @@
 //! What the gateway of cells costs: connections through it beside direct ones, sessions with hosts beside those without, its memory.
 
-use crate::Options;
 use crate::clients::spawn;
 use crate::figures::{Row, Times, time};
-use lazaret_tests::World;
 use lazaret_tests::process::{self, LIMIT, figure, until};
 use lazaret_tests::tls_host::TlsHost;
+use lazaret_tests::{Place, World};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -67,8 +66,8 @@ struct MeasuredHost {
 }
 
 impl MeasuredHost {
-    fn start(options: &Options) -> Self {
-        let world = World::new(options.place());
+    fn start(place: Place) -> Self {
+        let world = World::new(place);
         let host = TlsHost::start(&world, &["localhost"], ANYTHING);
         let authority = host.authority();
         let folder = authority.parent().expect("a file is in a folder");
@@ -153,23 +152,18 @@ fn times(command: &mut Command) -> Vec<f64> {
 }
 
 /// Connections, requests and sessions, each beside what is direct.
-pub fn costs(options: &Options) -> Vec<Row> {
-    let host = MeasuredHost::start(options);
+pub fn costs(place: Place, count: u32) -> Vec<Row> {
+    let host = MeasuredHost::start(place);
     let mut rows = Vec::new();
     for (profile, protocol, name, goal) in [
         ("tunnel", "--http1.1", "in a tunnel", 0.9),
         ("ended", "--http1.1", "decrypted, HTTP/1.1", 0.55),
         ("ended", "--http2", "decrypted, HTTP/2", 0.45),
     ] {
-        rows.extend(download(
-            &host,
-            options.count,
-            (profile, protocol),
-            (name, goal),
-        ));
+        rows.extend(download(&host, count, (profile, protocol), (name, goal)));
     }
-    rows.extend(small_requests(&host, options.count));
-    rows.extend(opening(&host, options.count));
+    rows.extend(small_requests(&host, count));
+    rows.extend(opening(&host, count));
     rows
 }
 
@@ -251,8 +245,8 @@ fn opening(host: &MeasuredHost, count: u32) -> Vec<Row> {
 }
 
 /// Proportional memory of a gateway that holds decrypted connections. Root alone may inspect it.
-pub fn held_memory(options: &Options) -> Row {
-    let host = MeasuredHost::start(options);
+pub fn held_memory(place: Place) -> Row {
+    let host = MeasuredHost::start(place);
     let (port, count) = (host.port.to_string(), CONNECTIONS.to_string());
     let mut run = host.run("ended", &["python3", "-c", HOLD, &port, &count]);
     let run = run.stdin(Stdio::null()).stdout(Stdio::piped());

@@ -132,7 +132,9 @@ fn measure(options: &Options) -> Vec<Row> {
         ('d', file_reads),
         ('e', idle_memory),
         ('f', flood_memory),
-        ('g', gateway::costs),
+        ('g', |options| {
+            gateway::costs(options.place(), options.count)
+        }),
         ('m', other_ways_in),
         ('n', downloads),
         ('r', |options| {
@@ -516,7 +518,7 @@ fn idle_memory(options: &Options) -> Vec<Row> {
         row(format!("idle: {processes} executor processes"), executor)
             .goal("at most 4 MiB", executor <= 4.0),
         row("idle: with lazaret session".into(), all).goal("at most 20 MiB", all <= 20.0),
-        gateway::held_memory(options),
+        gateway::held_memory(options.place()),
     ]
 }
 
