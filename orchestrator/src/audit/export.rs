@@ -1,24 +1,23 @@
 //! `lazaret audit export`: prints the records for a log collector or sends them to one, with signed heads if asked.
 
+use super::export_line::{ExportFormat, event, refuse, signed_now};
+use super::key;
 use super::otlp::{OtlpExport, from_here};
-use super::reading::{INTERVAL, unreadable};
-use super::{directory, key, missing, open};
+use super::reading::{INTERVAL, absence, directory, open, unreadable};
 use broker_protocol::chain::Head;
 use broker_protocol::{Digest, Failed};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use orchestrator_confine::Needs;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{FrontEnd, Launch};
 use orchestrator_launch::row::{CommandAccess, CommandRow, NetworkUse, SessionCount, Writes};
 use orchestrator_launch::stdio::print;
-use orchestrator_records::audit_chain::{AuditChain, Flaw};
+use orchestrator_records::audit_chain::AuditChain;
 use orchestrator_records::export_cursor::ExportCursor;
-use orchestrator_records::{ocsf, signed_head};
 use orchestrator_signature::AuditKey;
 use orchestrator_telemetry::LogCollector;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 #[derive(Args)]
 pub(crate) struct ExportAudit {
@@ -48,14 +47,6 @@ pub(crate) struct ExportAudit {
     cursor: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum ExportFormat {
-    /// The records as they are
-    Jsonl,
-    /// Open Cybersecurity Schema Framework 1.6.0, with the record in `raw_data`
-    Ocsf,
-}
-
 impl FrontEnd for ExportAudit {
     const ROW: CommandRow = CommandRow {
         name: "audit export",
@@ -72,7 +63,8 @@ impl FrontEnd for ExportAudit {
 
     fn main(self, launch: Launch) -> Result<u8, Failed> {
         let Some(audit) = open()? else {
-            return missing(false);
+            print::problem(&absence());
+            return Ok(exit::FAILED);
         };
         let key = self.sign.then(key::own).transpose()?;
         let needs = Needs {
@@ -160,22 +152,4 @@ impl ExportAudit {
             ExportFormat::Ocsf => print::json(&event(line, record)),
         }
     }
-}
-
-/// A line that signs all records up to `head`.
-pub(super) fn signed_now(head: &Head, key: &AuditKey) -> Value {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    signed_head::signed_line(head, now.map_or(0, |now| now.as_secs()), key)
-}
-
-/// The event of OCSF for a line.
-pub(super) fn event(line: &str, record: &Value) -> Value {
-    ocsf::event(line, record, env!("CARGO_PKG_VERSION"))
-}
-
-pub(super) fn refuse(flaw: &Flaw) -> u8 {
-    print::problem(&format!(
-        "the audit is not as it was written: {flaw}; what was exported is whole"
-    ));
-    exit::FAILED
 }

@@ -2,6 +2,7 @@
 
 mod reading;
 mod export;
+mod export_line;
 mod otlp;
 mod key;
 mod verify_export;
@@ -12,14 +13,12 @@ use export::ExportAudit;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
-use orchestrator_launch::state_directory;
 use orchestrator_launch::stdio::print;
 use orchestrator_records::audit_chain::{self, Verified};
 use orchestrator_text::time;
-use reading::{INTERVAL, unreadable};
+use reading::{INTERVAL, absence, open, unreadable};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use verify_export::VerifyExport;
 
 const EXAMPLES: &str = "\
@@ -141,17 +140,8 @@ impl FrontEnd for Audit {
     }
 }
 
-fn directory() -> PathBuf {
-    state_directory::directory().join("audit")
-}
-
-/// This user's audit, if there is one.
-fn open() -> Result<Option<audit_chain::AuditChain>, Failed> {
-    audit_chain::AuditChain::open(directory()).map_err(unreadable)
-}
-
 fn missing(json: bool) -> Result<u8, Failed> {
-    let why = format!("there is no audit in {}", directory().display());
+    let why = absence();
     if json {
         print::json(
             &json!({ "whole": false, "records": 0, "bad": { "file": null, "line": 0, "why": why } }),

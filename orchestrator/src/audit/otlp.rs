@@ -3,7 +3,7 @@
 //! Only then the cursor moves. So whatever happens to this process, the collector or the network, no record is left out; one may come
 //! twice, and has an ID by which the collector drops it. What the collector answers decides when the next batch is sent, and nothing else.
 
-use super::export::{ExportFormat, event, refuse, signed_now};
+use super::export_line::{ExportFormat, event, refuse, signed_now};
 use super::reading::{INTERVAL, unreadable};
 use broker_protocol::chain::Head;
 use broker_protocol::{Digest, Failed};
