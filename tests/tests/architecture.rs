@@ -1,6 +1,7 @@
 //! The laws of the code, each with a planted violation that shows that its check bites.
 #![allow(clippy::unwrap_used)]
 
+use lazaret_tests::laws::imports::Along;
 use lazaret_tests::laws::{self, Violations};
 use lazaret_tests::world::unique;
 use lazaret_tests::{LIMIT, Place, World, once_test, programs, run, suite};
@@ -677,6 +678,30 @@ fn no_circles_of_imports() {
     }
 }
 
+once_test!(circles_of_calls_have_reasons);
+fn circles_of_calls_have_reasons() {
+    let law = Law::kept(laws::circles_of_calls_have_reasons).in_small_copies();
+    law.catches(|copy| {
+        copy.write(
+            "policies/src/planted_a.rs",
+            "use super::planted_b::B;\npub struct A;\nimpl A { fn one_call(&self) {} }",
+        );
+        copy.write(
+            "policies/src/planted_b.rs",
+            "pub struct B;\nfn f(a: &impl X) { a.one_call() }",
+        );
+        copy.change("policies/src/lib.rs", |text| {
+            text + "\nmod planted_a;\nmod planted_b;\n"
+        });
+    });
+    law.catches(|copy| copy.write("tests/circles.toml", ""));
+    law.catches(|copy| {
+        copy.change("tests/circles.toml", |text| {
+            text + "\"policies: policies/src/a.rs policies/src/b.rs\" = \"gone\"\n"
+        });
+    });
+}
+
 once_test!(crates_stay_small);
 fn crates_stay_small() {
     let law = Law::kept(laws::crates_stay_small).in_small_copies();
@@ -889,14 +914,20 @@ fn the_table() {
         "{:<30} {:>6} {:>8} {:>9}",
         "crate", "lines", "circles", "packages"
     );
-    for one in laws::crates(root).unwrap() {
-        let (lines, circles) = (one.lines().unwrap(), one.circles(root).len());
+    let crates = laws::crates(root).unwrap();
+    let mut by_imports = 0;
+    for one in &crates {
+        let lines = one.lines().unwrap();
+        by_imports += one.circles(root, Along::Imports).len();
         if lines > 0 {
+            let circles = one.circles(root, Along::ImportsAndCalls).len();
             let packages = one.packages(root).unwrap();
             let packages = packages.map_or_else(String::new, |number| number.to_string());
             println!("{:<30} {lines:>6} {circles:>8} {packages:>9}", one.name);
         }
     }
+    let by_calls = laws::circles_of_calls(&crates, root).len();
+    println!("circles: {by_imports} by imports, {by_calls} by method calls");
 }
 
 once_test!(comments_and_strings_are_no_code);

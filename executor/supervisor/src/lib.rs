@@ -18,6 +18,7 @@ mod shared_files;
 mod empty_directories;
 mod second_look;
 mod open;
+mod open_flags;
 mod read;
 mod masked;
 mod sealed_memory;

@@ -1,39 +1,11 @@
 //! One request in progress: its events, and what steers it.
 
-use super::{RequestSlot, SharedRequests};
+use super::shared::{CREDIT, RequestEvent, RequestSlot, SharedRequests};
 use crate::pending::ApprovalAnswer;
-use broker_protocol::{
-    CallId, Challenge, Failed, FileAnswer, Grant, GrantFault, Lease, Signal, ToBroker, limit,
-};
-use orchestrator_results::render::FinishedRequest;
+use broker_protocol::{CallId, Challenge, Grant, Lease, Signal, ToBroker, limit};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use tokio::sync::OwnedSemaphorePermit;
-
-/// Consumed output is credited in pieces of at least this size: one message for each read would cost more than the output.
-pub(super) const CREDIT: u32 = 64 * 1024;
-
-/// What happens in a request.
-#[derive(Debug)]
-pub enum RequestEvent {
-    /// A command printed something.
-    Output {
-        /// Whether on standard error.
-        stderr: bool,
-        /// The bytes, cut anywhere.
-        bytes: Vec<u8>,
-    },
-    /// Its command was stopped and can be continued.
-    Suspended,
-    /// It waits for approval and has not started.
-    Asked(Box<Challenge>),
-    /// The file that it would change, if it could be seen.
-    Seen(Option<Box<FileAnswer>>),
-    /// The answer was rejected; it waits for another one.
-    Rejected(GrantFault),
-    /// It has ended by itself, or because the executor is gone.
-    Ended(Box<Result<FinishedRequest, Failed>>),
-}
 
 /// A request in progress. Dropping it before its end cancels it.
 pub struct RunningRequest {
