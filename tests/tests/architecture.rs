@@ -745,6 +745,8 @@ fn names_are_plain() {
         "enum Door {}",
         "impl X { fn keep(&self) {} }",
         "mod util {}",
+        "fn tidy() {}",
+        "mod tests { #[test] fn what_is_refused() {} }",
         "fn (",
     ] {
         law.catches(|copy| copy.write("policies/src/planted.rs", text));

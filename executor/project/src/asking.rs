@@ -114,7 +114,7 @@ impl PendingQuestions {
     ) -> Option<RepositoryReply> {
         while self.has_time(question) {
             match self.go_on(question, start) {
-                Ok(answer) => return Some(self.whole(answer?)),
+                Ok(answer) => return Some(self.with_first_index(answer?)),
                 Err(_) => {
                     self.workers.pop_front();
                     self.current = None;
@@ -256,7 +256,7 @@ impl PendingQuestions {
     }
 
     /// The last answer, with what the first one said of the index.
-    fn whole(&mut self, answer: RepositoryAnswer) -> RepositoryReply {
+    fn with_first_index(&mut self, answer: RepositoryAnswer) -> RepositoryReply {
         let index = self.current.take().and_then(|current| current.index);
         let answer = match index {
             Some(index) => RepositoryAnswer {

@@ -78,11 +78,7 @@ pub enum ProtectError {
         "{key} in {file} names a root of the session or a directory above it, all of which would be closed; change the setting, or \
          choose another project root"
     )]
-    SettingOfRoot {
-        /// The file of settings.
-        file: PathBuf,
-        key: String,
-    },
+    SettingOfRoot { file: PathBuf, key: String },
     /// A link would make a whole root protected.
     #[error(
         "{link} has a protected name and leads to a root of the session, all of which would be closed; remove the link"

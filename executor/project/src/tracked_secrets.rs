@@ -17,7 +17,7 @@ use crate::commands::Commands;
 use crate::created_record::is_recent;
 use crate::finding::of_repository;
 use crate::hidden_changes::HiddenChanges;
-use crate::left_files::set_aside;
+use crate::leftovers::set_aside;
 use crate::other_repositories::why_unusable;
 use crate::project_repository::{ProjectRepository, TrackedState};
 use crate::record_file;

@@ -4,7 +4,7 @@
 use crate::asking::{PendingQuestions, RepositoryReply};
 use crate::commands::Commands;
 use crate::kept_repositories::KeptRepository;
-use crate::left_files::{LeftFiles, NewLocks};
+use crate::leftovers::{Leftovers, NewLocks};
 use crate::other_repositories::{IndexQuestion, OtherRepositories, TIME as OTHERS_TIME};
 use crate::repository_changes::RepositoryChanges;
 use crate::tracked_secrets::{TrackedQuestion, TrackedSecrets};
@@ -55,7 +55,7 @@ pub struct Look {
 #[derive(Debug)]
 struct WatchedRepository {
     kept: Option<KeptRepository>,
-    left: LeftFiles,
+    left: Leftovers,
 }
 
 impl RepositoryWatch {
@@ -67,12 +67,12 @@ impl RepositoryWatch {
         others: OtherRepositories,
     ) -> Self {
         let git = objects.watched.iter().map(|path| {
-            let (kept, left) = (KeptRepository::of(path), LeftFiles::of_git(path));
+            let (kept, left) = (KeptRepository::of(path), Leftovers::of_git(path));
             WatchedRepository { kept, left }
         });
         let mercurial = WatchedRepository {
             kept: None,
-            left: LeftFiles::of_mercurial(&spec.project),
+            left: Leftovers::of_mercurial(&spec.project),
         };
         let all: Vec<WatchedRepository> = git.chain([mercurial]).collect();
         let changes = RepositoryChanges::new(all.len() + 1);

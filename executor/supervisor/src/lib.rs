@@ -17,7 +17,7 @@ mod copied_bytes;
 mod shared_files;
 mod empty_directories;
 mod second_look;
-mod open;
+mod opened_files;
 mod open_flags;
 mod read;
 mod masked;

@@ -374,7 +374,7 @@ mod tests {
             self.0.path().canonicalize().unwrap().join(path)
         }
 
-        fn around(&self, path: &str, closed: &[&str]) -> Option<PathBuf> {
+        fn repository_of(&self, path: &str, closed: &[&str]) -> Option<PathBuf> {
             let closed: Vec<_> = closed.iter().map(|path| self.at(path)).collect();
             repository_around(&self.at(path), &closed, Uid::effective().as_raw())
         }
@@ -394,7 +394,7 @@ mod tests {
             ("r/.git", "r"),
         ] {
             assert_eq!(
-                tree.around(directory, &[]),
+                tree.repository_of(directory, &[]),
                 Some(tree.at(root)),
                 "{directory}"
             );
@@ -404,24 +404,30 @@ mod tests {
             "gitdir: ../.git/worktrees/linked\n",
         )
         .unwrap();
-        assert_eq!(tree.around("r/linked/x", &[]), Some(tree.at("r/linked")));
+        assert_eq!(
+            tree.repository_of("r/linked/x", &[]),
+            Some(tree.at("r/linked"))
+        );
     }
 
     #[test]
     fn no_home_and_nothing_of_another_user_is_chosen() {
         let tree = Tree::new(&["home", "home/r"], &["home/r/a", "home/other/a"]);
-        assert_eq!(tree.around("home/other/a", &["home"]), None);
+        assert_eq!(tree.repository_of("home/other/a", &["home"]), None);
         assert_eq!(
-            tree.around("home/other/a", &["elsewhere"]),
+            tree.repository_of("home/other/a", &["elsewhere"]),
             Some(tree.at("home")),
             "control"
         );
         assert_eq!(
-            tree.around("home/other/a", &["home/.config/lazaret"]),
+            tree.repository_of("home/other/a", &["home/.config/lazaret"]),
             None,
             "it holds the policy"
         );
-        assert_eq!(tree.around("home/r/a", &["home"]), Some(tree.at("home/r")));
+        assert_eq!(
+            tree.repository_of("home/r/a", &["home"]),
+            Some(tree.at("home/r"))
+        );
         let stranger = Uid::effective().as_raw() + 1;
         assert_eq!(repository_around(&tree.at("home/r/a"), &[], stranger), None);
     }

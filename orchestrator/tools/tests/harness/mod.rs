@@ -55,15 +55,15 @@ impl Dial for Broker {
 
 /// What the records of a session have, one word for each event, and the events.
 #[derive(Default)]
-pub(crate) struct Records(pub RefCell<Vec<Event>>);
+pub(crate) struct RecordedEvents(pub RefCell<Vec<Event>>);
 
-impl Subscriber for Records {
+impl Subscriber for RecordedEvents {
     fn hear(&self, event: &Event) {
         self.0.borrow_mut().push(event.clone());
     }
 }
 
-impl Records {
+impl RecordedEvents {
     pub(crate) fn words(&self) -> Vec<String> {
         self.0.borrow().iter().map(word).collect()
     }
@@ -133,14 +133,14 @@ pub(crate) fn config() -> ToolConfig {
 pub(crate) fn with_scripts<T>(
     scripts: Vec<Script>,
     config: ToolConfig,
-    test: impl AsyncFnOnce(Session, Rc<Records>) -> T,
+    test: impl AsyncFnOnce(Session, Rc<RecordedEvents>) -> T,
 ) -> T {
     let threads = Arc::default();
     let broker = Broker {
         waiting: Arc::new(Mutex::new(scripts)),
         threads: Arc::clone(&threads),
     };
-    let records = Rc::new(Records::default());
+    let records = Rc::new(RecordedEvents::default());
     let config = ToolConfig {
         executor: Some(Box::new(broker)),
         subscribers: vec![records.clone()],
@@ -167,7 +167,7 @@ pub(crate) fn with_scripts<T>(
 pub(crate) fn with<T>(
     script: impl FnOnce(&mut Peer) + Send + 'static,
     config: ToolConfig,
-    test: impl AsyncFnOnce(Session, Rc<Records>) -> T,
+    test: impl AsyncFnOnce(Session, Rc<RecordedEvents>) -> T,
 ) -> T {
     with_scripts(vec![Box::new(script)], config, test)
 }

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 /// One repository, and which of these files existed at the last check.
 #[derive(Debug)]
-pub(crate) struct LeftFiles {
+pub(crate) struct Leftovers {
     at: PathBuf,
     /// The directory that has its references.
     common: PathBuf,
@@ -52,7 +52,7 @@ enum VersionControl {
     Mercurial,
 }
 
-impl LeftFiles {
+impl Leftovers {
     /// Covers a repository of git's. Files that exist now are the user's, except counters that are no numbers.
     pub(crate) fn of_git(at: &Path) -> Self {
         Self::new(
