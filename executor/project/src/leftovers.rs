@@ -120,7 +120,7 @@ impl Leftovers {
         self.of == VersionControl::Mercurial && !self.at.is_dir()
     }
 
-    /// What must be watched so that every change of these files is noticed.
+    /// Paths to watch, so that every change of these files is noticed.
     pub(crate) fn watched(&self) -> Vec<PathBuf> {
         let (directories, files): (&[&str], _) = match self.of {
             VersionControl::Git => (&GIT_DIRECTORIES, &GIT[..]),
@@ -144,7 +144,7 @@ impl Leftovers {
         .collect()
     }
 
-    /// What calls have left or changed since the last check. Locks are added to `locks`.
+    /// Findings on files that calls have left or changed since the last check. Locks are added to `locks`.
     pub(crate) fn update(&mut self, commands: Commands, locks: &mut NewLocks) -> Vec<Finding> {
         if self.is_absent() {
             return Vec::new();

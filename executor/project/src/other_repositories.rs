@@ -153,7 +153,7 @@ impl OtherRepositories {
         }
     }
 
-    /// What calls have left since the last check, except in their indexes. Those in which nothing `has_changed` need no look.
+    /// Findings on files that calls have left since the last check, except in their indexes. Those in which nothing `has_changed` need no look.
     pub fn update(
         &mut self,
         commands: Commands,

@@ -29,7 +29,7 @@ pub struct RepositoryWatch {
     pub others: OtherRepositories,
     /// Those that are looked at, the user's first, and Mercurial's at the end.
     all: Vec<WatchedRepository>,
-    /// What happens in these, by their places, and behind them in what decides what git tracks.
+    /// Changes in these, by their places, and behind them in what decides what git tracks.
     changes: RepositoryChanges,
     /// Whether there was a look before: a session of one call needs no watches.
     is_used: bool,
@@ -165,7 +165,7 @@ impl RepositoryWatch {
         }
     }
 
-    /// What commands have caused, with the answers of the worker; `commands` says whether one has run since the look began.
+    /// Findings that commands have caused, with the answers of the worker; `commands` says whether one has run since the look began.
     pub fn end(&mut self, look: Look, spec: &SandboxSpec, commands: Commands) -> Vec<Finding> {
         let Look {
             asking,
@@ -204,7 +204,7 @@ impl RepositoryWatch {
         findings
     }
 
-    /// What commits of commands are made without, once, when the first may have been made.
+    /// Reports the settings that commits of commands are made without, once, when the first may have been made.
     fn commit_settings(&mut self, spec: &SandboxSpec) -> Option<Finding> {
         let mut keys = spec.without_effect.iter();
         let first = keys.next()?;

@@ -73,7 +73,7 @@ impl ExecutorConnection {
         })
     }
 
-    /// What the executor reported of the session.
+    /// The executor's report of the session.
     pub fn opened(&self) -> &Opened {
         &self.opened
     }
@@ -87,7 +87,7 @@ impl ExecutorConnection {
         *connections = Connections::Heard(Rc::new(hear));
     }
 
-    /// What was found in the project and nobody has taken yet.
+    /// Findings in the project that nobody has taken yet.
     pub(crate) fn found(&self) -> ConnectionFindings {
         self.link.found.clone()
     }
@@ -104,7 +104,7 @@ impl ExecutorConnection {
         grants.await.map_err(|_| ExecutorError::Lost.into())
     }
 
-    /// Which of these failed calls the cell denied.
+    /// The denials of these failed calls, as far as the cell denied them.
     ///
     /// # Errors
     /// If the executor is gone.

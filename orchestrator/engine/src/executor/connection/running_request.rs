@@ -17,7 +17,7 @@ pub struct RunningRequest {
     pub(super) place: Option<OwnedSemaphorePermit>,
 }
 
-/// Which of the paths leased during a command were the command's.
+/// Selects which of the paths leased during a command were the command's.
 #[derive(Clone, Copy)]
 pub enum HadPaths {
     /// All: it was cancelled, perhaps because one of its leases ended.
@@ -130,7 +130,7 @@ pub struct RequestControl {
 }
 
 impl RequestControl {
-    /// Requests its end, once.
+    /// Requests its end; a second request does nothing.
     pub fn cancel(&self) {
         if !self.slot.cancelled.replace(true) {
             self.send(|call| ToBroker::Cancel { call });
@@ -158,7 +158,6 @@ impl RequestControl {
         });
     }
 
-    /// Ends its standard input.
     pub fn end_input(&self) {
         self.send(|call| ToBroker::InputEnd { call });
     }

@@ -24,14 +24,13 @@ const BACKLOG: usize = 256 * 1024;
 /// Consumed output is credited in pieces of at least this size: one message for each read would cost more than the output.
 pub(super) const CREDIT: u32 = 64 * 1024;
 
-/// What happens in a request.
+/// An event of a request.
 #[derive(Debug)]
 pub enum RequestEvent {
-    /// A command printed something.
     Output {
-        /// Whether on standard error.
+        /// True for standard error, false for standard output.
         stderr: bool,
-        /// The bytes, cut anywhere.
+        /// Output cut anywhere, also within a character.
         bytes: Vec<u8>,
     },
     /// Its command was stopped and can be continued.
@@ -55,9 +54,8 @@ pub(super) struct SharedRequests {
     pub(super) dirty: Notify,
     /// Signals that waiting bytes were written.
     pub(super) drained: Notify,
-    /// The leases in force.
     pub(super) leases: RefCell<Vec<Lease>>,
-    /// What was found in the project, until a result reports it.
+    /// Findings in the project, until a result reports them.
     pub(super) found: ConnectionFindings,
     /// Who hears of connections of cells.
     pub(super) connections: RefCell<Connections>,
@@ -88,7 +86,6 @@ pub(super) struct ConnectionState {
     pub(super) explanations: VecDeque<(usize, oneshot::Sender<Vec<Option<Denial>>>)>,
     /// Receivers of the results of saving.
     pub(super) saves: HashMap<CallId, oneshot::Sender<Option<Spill>>>,
-    /// Why the connection ended.
     pub(super) end: Option<Failed>,
 }
 
