@@ -7,6 +7,7 @@ pub mod imports;
 pub mod of_tests;
 pub mod pages;
 pub mod source;
+pub mod tokens;
 pub mod type_names;
 pub mod words;
 
@@ -570,6 +571,14 @@ pub fn waits_have_reasons(root: &Path) -> Violations {
 fn reasons(root: &Path, file: &str) -> Result<BTreeMap<String, String>, String> {
     let text = fs::read_to_string(root.join(file)).map_err(|error| error.to_string())?;
     toml::from_str(&text).map_err(|error| error.to_string())
+}
+
+/// Functions with more than `min` tokens, each by its file and name.
+///
+/// # Errors
+/// If something cannot be read.
+pub fn long_functions(root: &Path, min: usize) -> Result<BTreeMap<String, usize>, String> {
+    tokens::above(root, &sources(root), min)
 }
 
 /// Every Rust file of the workspace, without duplicates: a member may lie inside another.

@@ -20,8 +20,33 @@ fn main() -> ExitCode {
 /// Most doc comments of the workspace that only repeat a name.
 const FILLER_MAX: usize = 536;
 
-/// Most doc comments of the workspace that begin like a riddle. Hardly any is in `policies`, `broker-protocol` or `executor/spec`.
+/// Most doc comments of the workspace that begin like a riddle. Hardly any is in `policies`, `broker-protocol`, `executor/spec`,
+/// `executor/project`, or the crates of the orchestrator that start and run sessions.
 const OPENINGS_MAX: usize = 430;
+
+/// Tokens of the longest function: a table of system calls.
+const TOKENS_MAX: usize = 1171;
+
+/// A function with more tokens than this is listed.
+const LONG: usize = 600;
+
+/// Those functions: tables of a row each, and commands told in order.
+const LONG_FUNCTIONS: [&str; 14] = [
+    "executor/src/sandbox.rs plan",
+    "executor/src/serve.rs take",
+    "executor/supervisor/src/dispatch.rs make",
+    "executor/supervisor/src/sockets.rs bind",
+    "orchestrator/acp/src/command.rs main",
+    "orchestrator/doctor/src/examine.rs main",
+    "orchestrator/engine/src/executor/connection/shared.rs handle",
+    "orchestrator/results/src/proposal.rs input",
+    "orchestrator/run/src/run.rs begin",
+    "orchestrator/serve/src/schema.rs operation",
+    "orchestrator/src/serve.rs main",
+    "orchestrator/src/session/mod.rs main",
+    "policies/guard/src/judge_table.rs found_entries_are_closed_by_their_directorys_names",
+    "policies/src/resolve.rs undigested",
+];
 
 /// Parameters of type `bool`, by the reason why they have no type with names.
 const BOOLS: [(&str, &[&str]); 4] = [
@@ -782,6 +807,32 @@ fn comments_begin_with_a_statement() {
         "//! What a file holds.\n/// Whether some rule holds.\nfn a() {}\nstruct B {\n    /// The same of another.\n    at: u8,\n    /// Whether a rule holds.\n    is_held: bool,\n}",
     );
     assert_eq!(laws::openings(&copy.root), Ok(before + 3));
+}
+
+once_test!(functions_stay_short);
+/// A reader pays for tokens, and not for lines.
+fn functions_stay_short() {
+    let long = laws::long_functions(programs::workspace(), LONG).unwrap();
+    let listed = |name: &String| LONG_FUNCTIONS.contains(&name.as_str());
+    let new: Vec<_> = long.iter().filter(|(name, _)| !listed(name)).collect();
+    assert!(new.is_empty(), "more than {LONG} tokens: {new:#?}");
+    let over: Vec<_> = long.iter().filter(|(_, of)| **of > TOKENS_MAX).collect();
+    assert!(over.is_empty(), "more than {TOKENS_MAX} tokens: {over:#?}");
+    let copy = Copy::new();
+    copy.keep_members(&["policies/guard"]);
+    let before = laws::long_functions(&copy.root, LONG).unwrap();
+    let body = "a;".repeat(LONG / 2);
+    let text = format!("fn one() {{ {body} }}\nfn two() {{ {body} b }}\n");
+    copy.write("policies/guard/src/planted.rs", &text);
+    let planted = laws::long_functions(&copy.root, LONG).unwrap();
+    let new: Vec<_> = planted
+        .iter()
+        .filter(|(name, _)| !before.contains_key(*name))
+        .collect();
+    assert_eq!(
+        new,
+        [(&"policies/guard/src/planted.rs two".to_owned(), &(LONG + 1))]
+    );
 }
 
 once_test!(a_type_name_has_one_meaning);
