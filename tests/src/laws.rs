@@ -39,7 +39,7 @@ executor-credentials: broker-protocol policies executor-sys executor-spec execut
 executor-denials: broker-protocol policies policies-guard executor-spec executor-layers
 executor-worker: broker-protocol policies policies-guard executor-sys executor-spec executor-layers
 # An ordinary program outside the trusted computing base.
-executor-attack: broker-protocol
+executor-attack:
 executor-trace:
 executor: broker-protocol policies policies-guard executor-sys executor-spec executor-layers executor-supervisor executor-cell
     executor-audit executor-project executor-leases executor-credentials executor-denials executor-peers
@@ -58,12 +58,12 @@ orchestrator-engine: broker-protocol policies orchestrator-text orchestrator-con
 orchestrator-tools: broker-protocol policies policies-guard orchestrator-text orchestrator-reach orchestrator-confine orchestrator-results orchestrator-web
     orchestrator-engine
 orchestrator-wire: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine
-orchestrator-launch: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-engine orchestrator-launch
+orchestrator-launch: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-engine
 orchestrator-run: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-engine orchestrator-wire
     orchestrator-launch
 orchestrator-agent: broker-protocol policies orchestrator-text orchestrator-http orchestrator-confine orchestrator-results orchestrator-web
     orchestrator-engine orchestrator-wire orchestrator-tools
-orchestrator-records: broker-protocol policies orchestrator-text orchestrator-signature orchestrator-launch orchestrator-agent
+orchestrator-records: broker-protocol policies orchestrator-text orchestrator-signature orchestrator-launch
 orchestrator-config-edit: broker-protocol policies policies-guard orchestrator-text orchestrator-confine orchestrator-launch
 orchestrator-lines: broker-protocol policies orchestrator-results orchestrator-engine orchestrator-wire orchestrator-tools
     orchestrator-launch orchestrator-records
