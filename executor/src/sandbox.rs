@@ -106,7 +106,7 @@ pub(crate) enum SessionOpenError {
     },
     /// No process of ours can supervise a program's calls: protected names could not be protected,
     /// nor anything in the flat tier.
-    #[error("commands cannot be supervised on this machine ({source}): {}", what_to_do(.source))]
+    #[error("commands cannot be supervised on this machine ({source}): {}", remedy_for(.source))]
     Unsupervised { source: io::Error },
     /// There is no way to discard what its commands change.
     #[error("this machine cannot discard a command's changes: {0}")]
@@ -197,7 +197,7 @@ impl SessionOpenError {
 }
 
 /// Records about the work of cells that later sessions need.
-type Records = (CreatedRecord, RepositoryWatch);
+type RepositoryRecords = (CreatedRecord, RepositoryWatch);
 
 /// A sandbox with its warden ready.
 pub(crate) struct Sandbox {
@@ -211,7 +211,7 @@ pub(crate) struct Sandbox {
 }
 
 /// Prepared while the warden gets ready.
-pub(crate) struct Beside {
+pub(crate) struct SessionSetup {
     /// The group that bounds the session as a whole, where there is one, with the warden in it.
     pub cgroup: Option<Rc<Cgroup>>,
     pub self_test: Option<SelfTest>,
@@ -290,11 +290,11 @@ fn join_cgroup(
 }
 
 /// Makes what a session needs besides its warden, which has some milliseconds of work.
-fn beside(
+fn session_setup(
     spec: &SandboxSpec,
     warden: &mut Warden,
     user: &User,
-) -> Result<Beside, SessionOpenError> {
+) -> Result<SessionSetup, SessionOpenError> {
     let cgroup = join_cgroup(spec, warden)?;
     // A session is opened to be used: its first cell is in the group too, and is made as soon as it can be. A warden that is gone
     // has reported why.
@@ -308,7 +308,7 @@ fn beside(
     let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
     // After the processes, which must not inherit it.
     let audit = user.open_audit()?;
-    Ok(Beside {
+    Ok(SessionSetup {
         cgroup,
         self_test,
         worker,
@@ -699,12 +699,12 @@ pub(crate) struct StartedWarden {
     pub fds: Vec<OwnedFd>,
     /// For the gateway: the relay's sockets, if cells have a network.
     pub relay: Vec<OwnedFd>,
-    pub beside: Beside,
+    pub setup: SessionSetup,
 }
 
 fn start(spec: &SandboxSpec, user: &User) -> Result<StartedWarden, SessionOpenError> {
     let mut warden = Warden::start(spec).map_err(|source| start_error(spec.tier, source))?;
-    let mut beside = beside(spec, &mut warden, user)?;
+    let mut setup = session_setup(spec, &mut warden, user)?;
     let mut relay = Vec::new();
     let mut message = warden.next_message().map_err(SessionOpenError::Warden)?;
     if let WardenMessage::Relay(fds) = message {
@@ -713,7 +713,7 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<StartedWarden, SessionOpenEr
     }
     match message {
         WardenMessage::Ready(fds) => {
-            let tested = beside.self_test.take().map_or(Ok(()), SelfTest::finish);
+            let tested = setup.self_test.take().map_or(Ok(()), SelfTest::finish);
             tested.map_err(|source| SessionOpenError::Unsupervised { source })?;
             let made = spec
                 .found()
@@ -727,7 +727,7 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<StartedWarden, SessionOpenEr
                 warden,
                 fds: fds.into_iter().chain(made).collect(),
                 relay,
-                beside,
+                setup,
             })
         }
         WardenMessage::Failed {
@@ -752,7 +752,7 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<StartedWarden, SessionOpenEr
 }
 
 /// Names what prevents supervision, and the remedy.
-fn what_to_do(refusal: &io::Error) -> &'static str {
+fn remedy_for(refusal: &io::Error) -> &'static str {
     match refusal.raw_os_error() {
         Some(libc::EBUSY) => {
             "another supervisor (a seccomp listener) is above this process, and the kernel allows one; start lazaret outside it"
@@ -790,7 +790,7 @@ struct Discovered {
     /// What people are told of what is closed although its name does not show it.
     reported: Vec<AlsoClosed>,
     /// The records of what cells create and git tracks.
-    records: Option<Records>,
+    records: Option<RepositoryRecords>,
 }
 
 /// Searches both zones for what is protected.
@@ -875,10 +875,10 @@ fn look_through(
         }),
         false => Ok(BTreeSet::new()),
     };
-    let around = roots::around(&spec.project, user);
+    let outer = roots::outer_repository(&spec.project, user);
     let (linked, matcher) = (spec.linked.as_ref(), &spec.policy.matcher);
     let mut found =
-        discovery::discover_with(zones, linked, around.as_deref(), matcher, mounts_max, named)?;
+        discovery::discover_with(zones, linked, outer.as_deref(), matcher, mounts_max, named)?;
     if is_protected {
         grant_exceptions::close(&mut found, spec);
     }

@@ -5,11 +5,11 @@ use crate::call::Call;
 use crate::fault::protocol;
 use crate::gc;
 use crate::machine::machine;
-use crate::open::open;
 use crate::poll::{ClientQueue, Token, Waited};
 use crate::ready::StandingSandbox;
 use crate::sandbox::read_policies;
 use crate::session::Session;
+use crate::session_open::open;
 use crate::user::User;
 use broker_protocol::{
     CallId, ErrorKind, Failed, FromBroker, Grant, Hello, Machine, Open, ToBroker, Wants,

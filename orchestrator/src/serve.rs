@@ -1,4 +1,4 @@
-//! `lazaret serve`: conversations over WebSocket and HTTP, for an application that starts us as its sidecar.
+//! `lazaret serve`: conversations over WebSocket and HTTP, for an application that starts us as its child.
 
 use crate::chat::choice::{self, ModelOptions};
 use crate::chat::config::{AgentConfig, Engines};

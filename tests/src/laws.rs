@@ -7,11 +7,12 @@ pub mod imports;
 pub mod of_tests;
 pub mod pages;
 pub mod source;
+pub mod tokens;
 pub mod type_names;
 pub mod words;
 
 use crate::programs;
-use imports::Imports;
+use imports::{Along, Imports};
 use serde_json::Value;
 use source::{PerText, code_only, functions, rust_files};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +39,7 @@ executor-credentials: broker-protocol policies executor-sys executor-spec execut
 executor-denials: broker-protocol policies policies-guard executor-spec executor-layers
 executor-worker: broker-protocol policies policies-guard executor-sys executor-spec executor-layers
 # An ordinary program outside the trusted computing base.
-executor-attack: broker-protocol
+executor-attack:
 executor-trace:
 executor: broker-protocol policies policies-guard executor-sys executor-spec executor-layers executor-supervisor executor-cell
     executor-audit executor-project executor-leases executor-credentials executor-denials executor-peers
@@ -57,12 +58,12 @@ orchestrator-engine: broker-protocol policies orchestrator-text orchestrator-con
 orchestrator-tools: lazaret-fakes broker-protocol policies policies-guard orchestrator-text orchestrator-reach orchestrator-confine orchestrator-results orchestrator-web
     orchestrator-engine
 orchestrator-wire: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine
-orchestrator-launch: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-engine orchestrator-launch
+orchestrator-launch: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-engine
 orchestrator-run: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-engine orchestrator-wire
     orchestrator-launch
 orchestrator-agent: lazaret-fakes broker-protocol policies orchestrator-text orchestrator-http orchestrator-confine orchestrator-results orchestrator-web
     orchestrator-engine orchestrator-wire orchestrator-tools
-orchestrator-records: broker-protocol policies orchestrator-text orchestrator-signature orchestrator-launch orchestrator-agent
+orchestrator-records: broker-protocol policies orchestrator-text orchestrator-signature orchestrator-launch
 orchestrator-config-edit: broker-protocol policies policies-guard orchestrator-text orchestrator-confine orchestrator-launch
 orchestrator-lines: broker-protocol policies orchestrator-results orchestrator-engine orchestrator-wire orchestrator-tools
     orchestrator-launch orchestrator-records
@@ -340,16 +341,20 @@ impl Crate {
             .sum()
     }
 
-    /// Circular imports, each as its files below `root`.
-    pub fn circles(&self, root: &Path) -> Vec<String> {
+    /// Circles of files along some edges, each as its files below `root`.
+    pub fn circles(&self, root: &Path, along: Along) -> Vec<String> {
         let short = |file: &&Path| {
             file.strip_prefix(root)
                 .unwrap_or(file)
                 .display()
                 .to_string()
         };
-        let named = |circle: &Vec<&Path>| circle.iter().map(short).collect::<Vec<_>>().join(" ");
-        self.imports.circles().iter().map(named).collect()
+        let named = |circle: &Vec<&Path>| {
+            let mut files: Vec<String> = circle.iter().map(short).collect();
+            files.sort();
+            files.join(" ")
+        };
+        self.imports.circles(along).iter().map(named).collect()
     }
 
     /// The number of packages it is built from, including itself, if it is a process: to list those of every crate takes as long as all
@@ -373,12 +378,51 @@ fn before_tests(text: &str) -> &str {
 /// No circular imports between the files of a crate.
 pub fn no_circles(root: &Path) -> Violations {
     let circles = |one: &Crate| {
-        one.circles(root)
+        one.circles(root, Along::Imports)
             .into_iter()
             .map(|files| format!("circle in {}: {files}", one.name))
             .collect::<Vec<_>>()
     };
     or_error(crates(root).map(|crates| crates.iter().flat_map(circles).collect()))
+}
+
+/// Files call each other's methods in a circle only where `tests/circles.toml` says why. Only crates that are there are compared, so
+/// that a copy of some can be checked.
+pub fn circles_of_calls_have_reasons(root: &Path) -> Violations {
+    let crates = match crates(root) {
+        Ok(crates) => crates,
+        Err(error) => return vec![error],
+    };
+    let listed = match reasons(root, "tests/circles.toml") {
+        Ok(listed) => listed,
+        Err(error) => return vec![format!("tests/circles.toml: {error}")],
+    };
+    let found: BTreeSet<String> = circles_of_calls(&crates, root);
+    let is_here = |circle: &&String| {
+        let name = circle.split(':').next().unwrap_or_default();
+        crates.iter().any(|one| one.name == name)
+    };
+    let new = found.iter().filter(|circle| !listed.contains_key(*circle));
+    let new = new.map(|circle| format!("tests/circles.toml has no reason for: {circle}"));
+    let stale = listed.keys().filter(|circle| !found.contains(*circle));
+    let stale = stale
+        .filter(is_here)
+        .map(|circle| format!("in tests/circles.toml only: {circle}"));
+    let silent = listed.iter().filter(|(_, why)| why.trim().is_empty());
+    let silent = silent.map(|(circle, _)| format!("tests/circles.toml has no reason: {circle}"));
+    new.chain(stale).chain(silent).collect()
+}
+
+/// Circles that there are only because method calls are counted, each as its crate and files.
+pub fn circles_of_calls(crates: &[Crate], root: &Path) -> BTreeSet<String> {
+    let circles = |one: &Crate| {
+        let by_imports = one.circles(root, Along::Imports);
+        let all = one.circles(root, Along::ImportsAndCalls).into_iter();
+        all.filter(|files| !by_imports.contains(files))
+            .map(|files| format!("{}: {files}", one.name))
+            .collect::<Vec<_>>()
+    };
+    crates.iter().flat_map(circles).collect()
 }
 
 /// No crate is larger than a person can keep in mind.
@@ -512,7 +556,7 @@ pub fn early_returns(root: &Path) -> Result<BTreeMap<String, String>, String> {
 
 /// Where tests wait for a time, `tests/waits.toml` says why, and nowhere else.
 pub fn waits_have_reasons(root: &Path) -> Violations {
-    let listed = match waits_listed(root) {
+    let listed = match reasons(root, "tests/waits.toml") {
         Ok(listed) => listed,
         Err(error) => return vec![format!("tests/waits.toml: {error}")],
     };
@@ -530,10 +574,18 @@ pub fn waits_have_reasons(root: &Path) -> Violations {
     new.chain(stale).chain(silent).collect()
 }
 
-fn waits_listed(root: &Path) -> Result<BTreeMap<String, String>, String> {
-    let text =
-        fs::read_to_string(root.join("tests/waits.toml")).map_err(|error| error.to_string())?;
+/// A list of places or the like, each with the reason why it may be so.
+fn reasons(root: &Path, file: &str) -> Result<BTreeMap<String, String>, String> {
+    let text = fs::read_to_string(root.join(file)).map_err(|error| error.to_string())?;
     toml::from_str(&text).map_err(|error| error.to_string())
+}
+
+/// Functions with more than `min` tokens, each by its file and name.
+///
+/// # Errors
+/// If something cannot be read.
+pub fn long_functions(root: &Path, min: usize) -> Result<BTreeMap<String, usize>, String> {
+    tokens::above(root, &sources(root), min)
 }
 
 /// Every Rust file of the workspace, without duplicates: a member may lie inside another.

@@ -439,7 +439,7 @@ impl Cell<'_> {
     /// Takes what was refused, once no process is left that could call.
     fn take_refusals(&mut self) {
         if let Some(supervisor) = &self.supervisor {
-            supervisor.tidy();
+            supervisor.finish_program();
             self.refusals = supervisor.take_refusals();
         }
     }

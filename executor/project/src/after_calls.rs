@@ -51,7 +51,7 @@ struct PendingCheck {
     /// Whether one was running then.
     commands: Commands,
     findings: Vec<Finding>,
-    /// What waits for answers, if anything is known of repositories.
+    /// The look that waits for answers, if anything is known of repositories.
     repositories: Option<Look>,
 }
 

@@ -38,7 +38,7 @@ const WAITING_MAX: usize = TAKEN_MAX;
 const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_CLOEXEC);
-/// What calls have misplaced and nobody has taken away yet.
+/// Objects that calls have misplaced and nobody has taken away yet.
 #[derive(Debug, Default)]
 pub(crate) struct Misplaced(Vec<MisplacedObject>);
 

@@ -17,7 +17,7 @@ use crate::commands::Commands;
 use crate::created_record::is_recent;
 use crate::finding::of_repository;
 use crate::hidden_changes::HiddenChanges;
-use crate::left_files::set_aside;
+use crate::leftovers::set_aside;
 use crate::other_repositories::why_unusable;
 use crate::project_repository::{ProjectRepository, TrackedState};
 use crate::record_file;
@@ -71,7 +71,7 @@ pub(crate) struct TrackedSecrets {
     known: BTreeSet<Vec<u8>>,
 }
 
-/// What git tracks, as paths relative to the project.
+/// Files that git tracks, as paths relative to the project.
 #[derive(Debug, Default)]
 struct Tracked {
     /// Protected names in the index, each with whether it is hidden; `None` if unknown.
@@ -82,7 +82,6 @@ struct Tracked {
     unknown: BTreeSet<Vec<u8>>,
     /// Why git must not use the index.
     fault: Option<IndexFault>,
-    /// The places of submodules.
     submodules: BTreeSet<Vec<u8>>,
     /// The files on which the index is based.
     shared: Vec<String>,
@@ -231,7 +230,7 @@ impl TrackedSecrets {
         (tracked_secrets, open, tainted)
     }
 
-    /// What to ask, if anything that determines what is tracked has changed. A command that has a file mapped changes it without a trace
+    /// The question to ask, if anything that determines what is tracked has changed. A command that has a file mapped changes it without a trace
     /// in its state.
     pub(crate) fn question(&self, commands: Commands) -> Option<TrackedQuestion> {
         let seen = self.repository.state(&self.tracked.shared);
@@ -292,7 +291,7 @@ impl TrackedSecrets {
         now.get(1..) != self.seen.get(1..)
     }
 
-    /// What must be watched so that every change of what is tracked is noticed.
+    /// Paths to watch, so that every change of what is tracked is noticed.
     pub(crate) fn watched(&self) -> Vec<PathBuf> {
         let git = |path: &Vec<u8>| {
             self.repository

@@ -3,9 +3,7 @@
 use crate::answer::SyscallAnswer;
 use crate::call::SupervisedCall;
 use crate::metadata::MetadataTarget::{self, Fd, Path};
-use crate::open::OpenFlags;
-use broker_protocol::AttemptKind;
-use executor_spec::refusals::Cause;
+use crate::open_flags::OpenFlags;
 use executor_sys::file::SYS_FCHMODAT2;
 use executor_sys::notify::Notification;
 use executor_sys::socket::SocketEnd;
@@ -79,12 +77,6 @@ impl SupervisedCall<'_> {
                 None => self.make_old(notification),
             },
         }
-    }
-
-    /// Refuses a call that the first process could make, but its program may not.
-    pub(crate) fn refuse(&self, name: &str) -> Errno {
-        self.note(AttemptKind::SystemCall, Cause::Process, name.as_bytes());
-        Errno::EPERM
     }
 
     /// The older calls that the `*at` calls replaced.

@@ -9,7 +9,7 @@ use crate::second_look::NewName;
 use broker_protocol::AttemptKind::Write;
 use executor_spec::created::identity_of;
 use executor_spec::known_directories::Identity;
-use executor_sys::take_back::take_back;
+use executor_sys::withdraw_name::withdraw_name;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat2};
@@ -97,7 +97,7 @@ impl SupervisedCall<'_> {
         let shape = self.verdict_on(found, real, new, Moment::Made)?;
         let shape = self.rules.enforce(shape);
         if !shape.is_allowed() {
-            take_back(&found.parent, Path::new(OsStr::from_bytes(&found.name)))?;
+            withdraw_name(&found.parent, Path::new(OsStr::from_bytes(&found.name)))?;
         }
         self.admit(Write, real, shape)
     }

@@ -104,8 +104,8 @@ impl<'a> Supervisor<'a> {
         self.cell.line.iter().for_each(|line| line.serve(loopback));
     }
 
-    /// Looks after what the program has left, when all of it is dead.
-    pub fn tidy(&self) {
+    /// Ends what the program has left and adds what that shows to its refusals, when all of it is dead.
+    pub fn finish_program(&self) {
         self.cell.line.iter().for_each(|line| line.end());
         self.cell.objects.borrow_mut().remove_all();
         self.cell.empty_directories.remove();

@@ -1,10 +1,10 @@
 //! Reads a regular file, whole or by lines. A small file costs one open, one `stat`, one read.
 
+use crate::beneath::regular;
 use crate::bounds::{CHUNK, COUNTED, SKIPPED};
 use crate::content::{digest, read_up_to};
 use crate::error::{ReadError, SystemError, WorkError};
 use crate::names::Intent;
-use crate::open::regular;
 use crate::root::READING;
 use crate::seen::KnownFile;
 use crate::worker::FileCall;
@@ -23,7 +23,7 @@ impl FileCall<'_> {
         let mut file = File::from(found.file);
         let failed = |error| SystemError::new("read", &request.path, error);
         let read = match (request.offset.unwrap_or(1), request.limit) {
-            (1, None) => whole(&file, size).map_err(failed)?,
+            (1, None) => read_from_start(&file, size).map_err(failed)?,
             (first, limit) => lines(&file, size, first, limit, request)?,
         };
         let known = match read.sha256 {
@@ -52,7 +52,7 @@ impl FileCall<'_> {
 }
 
 /// Reads a file from its first byte, up to [`limit::READ`].
-fn whole(file: &File, size: u64) -> io::Result<broker_protocol::Read> {
+fn read_from_start(file: &File, size: u64) -> io::Result<broker_protocol::Read> {
     let mut content = read_up_to(file, size, limit::READ)?;
     let size = size.max(content.len() as u64);
     let cut = content.len() > limit::READ;

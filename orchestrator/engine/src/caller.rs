@@ -44,7 +44,6 @@ pub(crate) struct Caller {
 /// The steering of a call; those of a batch share it.
 #[derive(Default)]
 pub(crate) struct CallSteering {
-    /// The requests in progress.
     controls: RefCell<Vec<RequestControl>>,
     /// A request has started, or there is more input.
     changed: Notify,
@@ -98,7 +97,7 @@ impl Caller {
         }
     }
 
-    /// What hooks are told of the call.
+    /// The occasion that hooks are told of.
     pub(crate) fn occasion(&self, event: HookEvent, call: HookedCall) -> Occasion {
         Occasion {
             event,

@@ -56,7 +56,6 @@ impl RefusedHosts {
 }
 
 impl RefusalListener {
-    /// The refusals so far.
     pub(crate) fn refused(&self) -> Denials {
         self.hosts
             .commands
@@ -125,7 +124,7 @@ fn denial(report: &ConnectionReport, remedy: impl FnOnce() -> Remedy) -> Option<
     })
 }
 
-/// What people can do about something that the gateway or a company's proxy has refused; `None` for what is none of that.
+/// Advice on something that the gateway or a company's proxy has refused; `None` for what is none of that.
 pub fn gateway_advice(verdict: ConnectionVerdict) -> Option<&'static str> {
     match verdict {
         ConnectionVerdict::RequestRefused => Some(

@@ -1,4 +1,4 @@
-//! What the engine asks of the tools above it. It runs calls, puts questions and publishes events; which tools exist and what their
+//! The interface of the tools above the engine. It runs calls, puts questions and publishes events; which tools exist and what their
 //! inputs mean is known only there. A front end that makes requests itself has no tools, `()`, and links none.
 
 use crate::registration::{NewTool, Registered};

@@ -40,7 +40,7 @@ enum SystemPolicy {
     NotRead,
 }
 
-/// What to know about the places where policy files are looked for: that none is there, and that one elsewhere is not read.
+/// Notes on the places where policy files are looked for: that none is there, and that one elsewhere is not read.
 ///
 /// A policy that is not read looks as if it were: everything it does not narrow works.
 fn notes(
@@ -143,7 +143,7 @@ impl PolicyFiles {
         Ok(settings != GatewaySettings::default())
     }
 
-    /// The same, or `None` if it must be `default` as shipped, which allows no hosts and keeps no state.
+    /// The profile, or `None` if it must be `default` as shipped, which allows no hosts and keeps no state.
     pub fn changed(&self, profile: &str) -> Option<EffectivePolicy> {
         if self.is_unchanged() && profile == DEFAULT {
             None
@@ -167,7 +167,7 @@ impl PolicyFiles {
             .map_err(|error| Failed::invalid(format!("`central_root` of the policy: {error}")))
     }
 
-    /// What to know about the places where policy files are looked for.
+    /// Notes on the places where policy files are looked for.
     pub fn notes(&self) -> Vec<String> {
         let is_system = |source: &PolicySource| source.kind == SourceKind::System;
         let system = if self.sources.iter().flatten().any(is_system) {

@@ -29,7 +29,7 @@ const ATTACK: &str = "lazaret-attack";
 const SHELL: &str = "lazaret-bash";
 const MAIN: &str = "lazaret";
 const GATEWAY: &str = "lazaret-gateway";
-/// What the gateway has of our environment: where certificates are, and how names are resolved. None of it is a secret.
+/// Variables of our environment that the gateway has: where certificates are, and how names are resolved. None of it is a secret.
 const OF_GATEWAY: [&str; 5] = [
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",

@@ -13,7 +13,7 @@ pub struct Tried {
     pub opened: Opened,
     /// The outcome of a command in it; `None` if the policy asks a person about that first.
     pub outcome: Option<Outcome>,
-    /// What was found in the project: by this command, or by earlier sessions that could not report it.
+    /// Findings in the project: by this command, or by earlier sessions that could not report it.
     pub found: Findings,
 }
 

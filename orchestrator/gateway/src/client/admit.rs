@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_addresses_decide_is_told_to_no_proxy_unseen() {
+    fn host_that_only_its_address_decides_is_hidden_from_a_proxy() {
         let policy = |own: &str| {
             Box::new(WebPolicy {
                 own: toml::from_str(own).unwrap(),

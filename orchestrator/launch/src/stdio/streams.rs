@@ -50,7 +50,7 @@ impl InputStream {
         Self::of(io::stdin().as_fd())
     }
 
-    /// What can be read from `fd`. Needs the runtime.
+    /// A reader of `fd`. Needs the runtime.
     pub fn of(fd: BorrowedFd) -> io::Result<Self> {
         let stream = Stream::of(fd, OFlag::O_RDONLY, Interest::READABLE)?;
         Ok(Self {
@@ -96,7 +96,7 @@ impl OutputStream {
         Self::of(io::stderr().as_fd())
     }
 
-    /// What can be written to `fd`. Needs the runtime.
+    /// A writer to `fd`. Needs the runtime.
     pub fn of(fd: BorrowedFd) -> io::Result<Self> {
         Stream::of(fd, OFlag::O_WRONLY, Interest::WRITABLE).map(Self)
     }

@@ -50,16 +50,16 @@ impl Dial for Broker {
 
 /// What the records of a session have, one word for each event, and the events.
 #[derive(Default)]
-pub(crate) struct Records(pub RefCell<Vec<Event>>, Notify);
+pub(crate) struct RecordedEvents(pub RefCell<Vec<Event>>, Notify);
 
-impl Subscriber for Records {
+impl Subscriber for RecordedEvents {
     fn hear(&self, event: &Event) {
         self.0.borrow_mut().push(event.clone());
         self.1.notify_one();
     }
 }
 
-impl Records {
+impl RecordedEvents {
     /// Returns when the last record is such a one.
     pub(crate) async fn until_last(&self, is_so: impl Fn(&str) -> bool) {
         while !self.words().last().is_some_and(|word| is_so(word)) {
@@ -122,14 +122,14 @@ pub(crate) fn config() -> ToolConfig {
 pub(crate) fn with_scripts<T>(
     scripts: Vec<Script>,
     config: ToolConfig,
-    test: impl AsyncFnOnce(Session, Rc<Records>) -> T,
+    test: impl AsyncFnOnce(Session, Rc<RecordedEvents>) -> T,
 ) -> T {
     let threads = Arc::default();
     let broker = Broker {
         waiting: Arc::new(Mutex::new(scripts)),
         threads: Arc::clone(&threads),
     };
-    let records = Rc::new(Records::default());
+    let records = Rc::new(RecordedEvents::default());
     let config = ToolConfig {
         executor: Some(Box::new(broker)),
         subscribers: vec![records.clone()],
@@ -156,7 +156,7 @@ pub(crate) fn with_scripts<T>(
 pub(crate) fn with<T>(
     script: impl FnOnce(&mut Peer) + Send + 'static,
     config: ToolConfig,
-    test: impl AsyncFnOnce(Session, Rc<Records>) -> T,
+    test: impl AsyncFnOnce(Session, Rc<RecordedEvents>) -> T,
 ) -> T {
     with_scripts(vec![Box::new(script)], config, test)
 }

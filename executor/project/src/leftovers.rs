@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 /// One repository, and which of these files existed at the last check.
 #[derive(Debug)]
-pub(crate) struct LeftFiles {
+pub(crate) struct Leftovers {
     at: PathBuf,
     /// The directory that has its references.
     common: PathBuf,
@@ -52,7 +52,7 @@ enum VersionControl {
     Mercurial,
 }
 
-impl LeftFiles {
+impl Leftovers {
     /// Covers a repository of git's. Files that exist now are the user's, except counters that are no numbers.
     pub(crate) fn of_git(at: &Path) -> Self {
         Self::new(
@@ -120,7 +120,7 @@ impl LeftFiles {
         self.of == VersionControl::Mercurial && !self.at.is_dir()
     }
 
-    /// What must be watched so that every change of these files is noticed.
+    /// Paths to watch, so that every change of these files is noticed.
     pub(crate) fn watched(&self) -> Vec<PathBuf> {
         let (directories, files): (&[&str], _) = match self.of {
             VersionControl::Git => (&GIT_DIRECTORIES, &GIT[..]),
@@ -144,7 +144,7 @@ impl LeftFiles {
         .collect()
     }
 
-    /// What calls have left or changed since the last check. Locks are added to `locks`.
+    /// Findings on files that calls have left or changed since the last check. Locks are added to `locks`.
     pub(crate) fn update(&mut self, commands: Commands, locks: &mut NewLocks) -> Vec<Finding> {
         if self.is_absent() {
             return Vec::new();

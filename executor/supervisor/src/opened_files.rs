@@ -4,10 +4,10 @@ use crate::answer::{Pending, SyscallAnswer, errno_of, set_flags};
 use crate::call::SupervisedCall;
 use crate::find::{FoundName, LastLink};
 use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
-use broker_protocol::AttemptKind::{self, Read, Write};
+use crate::open_flags::OpenFlags;
+use broker_protocol::AttemptKind::{Read, Write};
 use executor_spec::created::identity_of;
 use executor_sys::file;
-use executor_sys::notify::OnExec;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
@@ -18,79 +18,6 @@ use std::path::Path;
 
 /// How often an open is retried when its name appears and vanishes between two checks.
 const TRIES: usize = 40;
-
-/// The flags of an open, as the caller gave them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OpenFlags {
-    flags: OFlag,
-    mode: Mode,
-}
-
-impl OpenFlags {
-    pub(crate) fn new(flags: u64, mode: u64) -> Self {
-        let flags = OFlag::from_bits_retain(flags as i32);
-        Self {
-            flags,
-            mode: Mode::from_bits_truncate(mode as libc::mode_t),
-        }
-    }
-
-    fn has(&self, flag: OFlag) -> bool {
-        self.flags.contains(flag)
-    }
-
-    pub(crate) fn on_exec(&self) -> OnExec {
-        OnExec::close_if(self.has(OFlag::O_CLOEXEC))
-    }
-
-    fn writes(&self) -> bool {
-        self.flags & OFlag::O_ACCMODE != OFlag::O_RDONLY
-            || self.has(OFlag::O_TRUNC)
-            || self.has(OFlag::O_TMPFILE)
-    }
-
-    /// The flags, if they only open an existing file or directory for reading.
-    fn only_reads(&self) -> Option<OFlag> {
-        const PLAIN: OFlag = OFlag::O_CLOEXEC
-            .union(OFlag::O_DIRECTORY)
-            .union(OFlag::O_LARGEFILE)
-            .union(OFlag::O_NOCTTY)
-            .union(OFlag::O_NOFOLLOW)
-            .union(OFlag::O_NONBLOCK);
-        PLAIN.contains(self.flags).then_some(self.flags)
-    }
-
-    /// How much of an existing file's content an open keeps.
-    fn kept_bytes(&self) -> u64 {
-        if self.has(OFlag::O_TRUNC) {
-            0
-        } else {
-            u64::MAX
-        }
-    }
-
-    fn access(&self) -> Access {
-        match self.writes() {
-            true => Access::Write,
-            false => Access::Read,
-        }
-    }
-
-    fn kind(&self) -> AttemptKind {
-        if self.writes() { Write } else { Read }
-    }
-
-    /// Flags to open an existing file through a link that must be followed. Never makes it our controlling terminal.
-    fn reopen(&self) -> OFlag {
-        let gone = OFlag::O_CREAT | OFlag::O_NOFOLLOW;
-        let excl = if self.has(OFlag::O_TMPFILE) {
-            OFlag::empty()
-        } else {
-            OFlag::O_EXCL
-        };
-        (self.flags - gone - excl) | OFlag::O_NOCTTY | OFlag::O_CLOEXEC
-    }
-}
 
 impl SupervisedCall<'_> {
     /// `openat` and its older forms.
@@ -334,17 +261,6 @@ impl SupervisedCall<'_> {
             .with_mask(|| open(zone, flags, how.mode))
             .map_err(|_| refused)?;
         Ok(SyscallAnswer::Descriptor(made, how.on_exec()))
-    }
-
-    /// A file without a name in a directory, where the caller makes a new one. It can be read too.
-    pub(crate) fn without_name(&self, directory: &OwnedFd, how: OpenFlags) -> Result<OwnedFd> {
-        let makes = how.has(OFlag::O_CREAT | OFlag::O_EXCL) && !how.has(OFlag::O_TMPFILE);
-        if !makes || how.flags & OFlag::O_ACCMODE == OFlag::O_RDONLY {
-            return Err(Errno::EACCES);
-        }
-        let flags = OFlag::O_RDWR | OFlag::O_TMPFILE | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-        self.caller
-            .with_mask(|| openat(directory, ".", flags, how.mode))
     }
 
     pub(crate) fn truncate(&self, path: u64, length: u64) -> Result<SyscallAnswer> {

@@ -75,7 +75,7 @@ pub(crate) fn open(
         },
     };
     let (sandbox, built) = build(&wanted, ready, user)?;
-    let layers = match sandbox.started.beside.cgroup {
+    let layers = match sandbox.started.setup.cgroup {
         Some(_) => sandbox.spec.layers.with(Layer::Cgroup),
         None => sandbox.spec.layers,
     };
@@ -203,22 +203,22 @@ impl SessionParts {
             warden,
             fds,
             relay,
-            beside,
+            setup,
         } = started;
         let pool = Pool::new(
             warden,
             spec.policy.limits.clone(),
-            beside.capacity,
+            setup.capacity,
             request.spare,
         );
         Ok(Self {
             layers,
             pool: pool.map_err(SessionOpenError::Failed)?,
-            audit: beside.audit,
+            audit: setup.audit,
             fds,
             relay,
-            worker: beside.worker,
-            cgroup: beside.cgroup,
+            worker: setup.worker,
+            cgroup: setup.cgroup,
             created,
             watch,
             root_lock,
