@@ -144,10 +144,12 @@ pub enum ConnectionVerdict {
     NotTrusted,
     /// A company's proxy opened no tunnel.
     ProxyRefused,
+    /// The host ended a handshake of the gateway's: it wants its client's certificate, or no program between.
+    TlsRefused,
 }
 
 impl ConnectionVerdict {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Allowed,
         Self::NotListed,
         Self::NotPublic,
@@ -159,6 +161,7 @@ impl ConnectionVerdict {
         Self::NoValue,
         Self::NotTrusted,
         Self::ProxyRefused,
+        Self::TlsRefused,
     ];
 
     /// The name in records.
@@ -175,13 +178,18 @@ impl ConnectionVerdict {
             Self::NoValue => "no_value",
             Self::NotTrusted => "not_trusted",
             Self::ProxyRefused => "proxy_refused",
+            Self::TlsRefused => "tls_refused",
         }
     }
 
     /// Whether it is a refusal of the gateway's, or of what stands behind it, whose reason the host does not show.
     pub fn is_explained(self) -> bool {
         match self {
-            Self::RequestRefused | Self::NoValue | Self::NotTrusted | Self::ProxyRefused => true,
+            Self::RequestRefused
+            | Self::NoValue
+            | Self::NotTrusted
+            | Self::ProxyRefused
+            | Self::TlsRefused => true,
             Self::Allowed
             | Self::NotListed
             | Self::NotPublic
@@ -203,7 +211,8 @@ impl ConnectionVerdict {
             | Self::Stranger
             | Self::NoValue
             | Self::NotTrusted
-            | Self::ProxyRefused => false,
+            | Self::ProxyRefused
+            | Self::TlsRefused => false,
         }
     }
 }

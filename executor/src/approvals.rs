@@ -41,10 +41,10 @@ pub(crate) struct Approvals {
     /// The nonce of this session, part of every digest.
     session: Nonce,
     /// The questions that wait, by call.
-    open: BTreeMap<CallId, OpenQuestion>,
-    /// The questions about requests of their programs that calls have asked.
-    asked: AskedByCalls,
-    standing: Vec<SessionGrant>,
+    questions: BTreeMap<CallId, OpenQuestion>,
+    /// What calls have asked about requests of their programs.
+    program_requests: AskedByCalls,
+    session_grants: Vec<SessionGrant>,
     /// Grants of hosts and paths that end.
     pub leases: Leases,
     /// The number of the last grant or lease.
@@ -68,8 +68,9 @@ struct OpenQuestion {
     outgoing: Option<OutgoingRequest>,
 }
 
+/// A yes that was accepted: for one call, or as far as its extent says.
 #[derive(Debug)]
-pub(crate) struct StandingApproval {
+pub(crate) struct GivenApproval {
     /// The rule that asked.
     pub rule: String,
     pub extent: Extent,
@@ -79,7 +80,7 @@ pub(crate) struct StandingApproval {
     pub missing: Missing,
 }
 
-impl StandingApproval {
+impl GivenApproval {
     /// The user's, by opening the session with these leases: until it ends, and for no call more than for another.
     pub(crate) fn at_opening(missing: Missing) -> Self {
         Self {
@@ -95,7 +96,7 @@ impl StandingApproval {
 #[derive(Debug)]
 pub(crate) enum ApprovalEvent {
     /// The call may run.
-    Granted(CallId, StandingApproval),
+    Granted(CallId, GivenApproval),
     /// The call will not run.
     Ended(CallId, Outcome),
     /// An approver has requested the whole request of a call.
@@ -123,9 +124,9 @@ impl Approvals {
             channel: policy.channel,
             timeout: Duration::from_secs(policy.timeout_s.unwrap_or(requested).into()),
             session: nonce()?,
-            open: BTreeMap::new(),
-            asked: AskedByCalls::default(),
-            standing: Vec::new(),
+            questions: BTreeMap::new(),
+            program_requests: AskedByCalls::default(),
+            session_grants: Vec::new(),
             leases: Leases::default(),
             last: 0,
             violations: 0,
@@ -151,11 +152,11 @@ impl Approvals {
             (Coverage::Call, Err(_))
             | (Coverage::Once | Coverage::Wants | Coverage::Request, _) => return false,
         };
-        self.has_standing(&question.rule, request.asked_as(), &programs, only)
+        self.has_session_grant(&question.rule, request.asked_as(), &programs, only)
     }
 
     /// Whether there is a grant for the calls of `tool` under `rule` that name only these programs, or for `only` this one.
-    fn has_standing(
+    fn has_session_grant(
         &mut self,
         rule: &str,
         tool: &str,
@@ -170,7 +171,7 @@ impl Approvals {
         let same = |one: &&mut SessionGrant| {
             one.rule == rule && one.tool == tool && one.only == only && named(one)
         };
-        let found = self.standing.iter_mut().find(same);
+        let found = self.session_grants.iter_mut().find(same);
         found.map(|standing| standing.calls += 1).is_some()
     }
 
@@ -195,12 +196,12 @@ impl Approvals {
             .sum();
         let cost = cost(request, encoded.len()) + named;
         let paths = self
-            .open
+            .questions
             .values()
             .map(|open| open.paths.len())
             .sum::<usize>()
             + missing.paths.len();
-        let bytes = self.open.values().map(|open| open.cost).sum::<usize>() + cost;
+        let bytes = self.questions.values().map(|open| open.cost).sum::<usize>() + cost;
         if bytes > ASKED_BYTES || paths > ASKED_PATHS {
             let message =
                 "too many calls wait for an answer; wait for one to be answered".to_owned();
@@ -233,7 +234,7 @@ impl Approvals {
             outgoing: None,
         };
         self.send_all(&open.message(call));
-        self.open.insert(call, open);
+        self.questions.insert(call, open);
         Ok(challenge)
     }
 
@@ -287,7 +288,7 @@ impl Approvals {
     /// Handles a no from the client, which names its own call by number alone.
     pub(crate) fn refuse(&mut self, call: CallId) -> ApprovalEvent {
         let nonce = self
-            .open
+            .questions
             .get(&call)
             .map_or(self.session, |open| open.challenge.nonce);
         let refused = self.take_refusal(call, nonce, Channel::Relay);
@@ -301,12 +302,12 @@ impl Approvals {
 
     /// The grants and then the leases of the session, without `revoked`.
     fn list(&mut self, revoked: Option<u64>) -> Vec<SessionGrant> {
-        self.standing
+        self.session_grants
             .retain(|standing| Some(standing.grant) != revoked);
         revoked
             .into_iter()
             .for_each(|number| self.leases.revoke(number));
-        self.standing
+        self.session_grants
             .iter()
             .cloned()
             .chain(self.leases.listed())
@@ -320,7 +321,7 @@ impl Approvals {
     pub(crate) fn new_leases(
         &mut self,
         call: CallId,
-        approval: &StandingApproval,
+        approval: &GivenApproval,
     ) -> io::Result<Vec<Lease>> {
         let leases = Leases::of(
             &approval.missing.wants,
@@ -337,7 +338,7 @@ impl Approvals {
     fn take_grant(&mut self, grant: &Grant, from: Channel) -> Result<ApprovalEvent, Ungranted> {
         self.may_grant(grant, from)
             .map_err(|fault| self.ungranted(grant.call, fault))?;
-        let open = self.open.remove(&grant.call);
+        let open = self.questions.remove(&grant.call);
         let open = open.ok_or_else(|| self.ungranted(grant.call, GrantFault::NotWaiting))?;
         let OpenQuestion {
             challenge,
@@ -377,7 +378,7 @@ impl Approvals {
                 opens: None,
                 ends_s: None,
             };
-            self.standing.push(standing);
+            self.session_grants.push(standing);
         }
         self.send_all(&ToApprover::Ended {
             call: grant.call,
@@ -385,7 +386,7 @@ impl Approvals {
         });
         Ok(ApprovalEvent::Granted(
             grant.call,
-            StandingApproval {
+            GivenApproval {
                 rule,
                 extent,
                 digest,
@@ -402,7 +403,7 @@ impl Approvals {
         };
         if extent == Extent::Session {
             self.last += 1;
-            self.standing.push(SessionGrant {
+            self.session_grants.push(SessionGrant {
                 grant: self.last,
                 rule: granted.name,
                 tool: outgoing::TOOL.to_owned(),
@@ -442,7 +443,8 @@ impl Approvals {
             return Err(GrantFault::OtherCall);
         }
         match grant.extent {
-            Extent::Session if self.standing.len() >= STANDING => match open.challenge.covers {
+            Extent::Session if self.session_grants.len() >= STANDING => match open.challenge.covers
+            {
                 Coverage::Rule | Coverage::Call | Coverage::Request => Err(GrantFault::TooMany),
                 Coverage::Once | Coverage::Wants => Ok(()),
             },
@@ -461,7 +463,7 @@ impl Approvals {
         }
         // The deadline is checked here too: an answer may arrive after it and before the poll returns.
         let open = self
-            .open
+            .questions
             .get(&call)
             .filter(|open| Instant::now() < open.deadline);
         let open = open.ok_or(GrantFault::NotWaiting)?;
@@ -488,11 +490,13 @@ impl Approvals {
 
     /// Closes the question of a call that will not run.
     fn end(&mut self, call: CallId, decision: Decision) -> ApprovalEvent {
-        let open = self.open.remove(&call);
+        let open = self.questions.remove(&call);
         self.send_all(&ToApprover::Ended { call, decision });
         if let Some(outgoing) = open.and_then(|open| open.outgoing) {
             match decision {
-                Decision::Refused | Decision::Expired => self.asked.refuse(call, outgoing.rule),
+                Decision::Refused | Decision::Expired => {
+                    self.program_requests.refuse(call, outgoing.rule)
+                }
                 Decision::Granted(_) | Decision::Cancelled => {}
             }
             return ApprovalEvent::Answered(Answered {
@@ -522,12 +526,15 @@ impl Approvals {
 
     /// When the next question expires.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.open.values().map(|open| open.deadline).min()
+        self.questions.values().map(|open| open.deadline).min()
     }
 
     /// Ends the questions that have expired.
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<ApprovalEvent> {
-        let late = self.open.iter().filter(|(_, open)| open.deadline <= now);
+        let late = self
+            .questions
+            .iter()
+            .filter(|(_, open)| open.deadline <= now);
         let late: Vec<CallId> = late.map(|(call, _)| *call).collect();
         late.into_iter()
             .map(|call| self.end(call, Decision::Expired))

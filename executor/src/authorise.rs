@@ -9,7 +9,7 @@ use broker_protocol::{
     CallId, Challenge, Denials, ErrorKind, Extent, FileRead, Leased, Outcome, Refused, Request,
     Risk, Wants, ZonePath, limit,
 };
-use executor_audit::audit::{AuditError, AuditWriter, Owed};
+use executor_audit::audit::{AuditError, AuditWriter, PendingHead};
 use executor_audit::record::Record;
 use executor_layers::zone_leases;
 use executor_leases::{LeasedPath, Leases, Missing, Places, RULE};
@@ -44,8 +44,11 @@ impl Granted {
         approval: Option<(String, Extent)>,
         audit: &mut AuditWriter,
     ) -> Result<Authorised, AuditError> {
-        let owed = audit.grant(call, &request, approval)?;
-        Ok(Authorised::Granted(Permit { call }.for_work(request), owed))
+        let pending_head = audit.open_entry_and_start(call, &request, approval)?;
+        Ok(Authorised::Granted(
+            Permit { call }.for_work(request),
+            pending_head,
+        ))
     }
 }
 
@@ -151,11 +154,11 @@ pub(crate) fn authorise_preview(
 #[derive(Debug)]
 pub(crate) enum Authorised {
     /// It runs; its record is to be completed as soon as it is on its way.
-    Granted(Granted, Owed),
+    Granted(Granted, PendingHead),
     /// It waits for an approval that answers this challenge.
     Asked(Request, Challenge),
     /// It will not run; the denials say why.
-    Ended(Outcome, Denials),
+    NotRun(Outcome, Denials),
 }
 
 /// A call whose request is new, has been approved, or leads elsewhere by a link.
@@ -196,13 +199,15 @@ pub(crate) fn authorise(
         wants,
         approval,
     } = submission;
+    // What was approved is not judged again: `approvals` has taken the answer only with the digest of the stored request, its policy
+    // and its paths, and the nonce of its one question, and this is that request.
     if approval.is_some() {
         return Granted::record(call, request, approval, audit);
     }
     let verdict = match refuse(&request, wants, load) {
         Some(outcome) => {
-            audit.begin(call, &request, None);
-            return Ok(Authorised::Ended(outcome, Denials::default()));
+            audit.open_entry(call, &request, None);
+            return Ok(Authorised::NotRun(outcome, Denials::default()));
         }
         None => verdict(&spec.policy, &request, real),
     };
@@ -228,16 +233,16 @@ pub(crate) fn authorise(
             Granted::record(call, request, Some(approval), audit)
         }
         Verdict::Ask(question) => {
-            audit.begin(call, &request, Some(question.rule.clone()));
+            audit.open_entry(call, &request, Some(question.rule.clone()));
             Ok(
                 match approvals.ask(call, &request, real, (question, missing), spec) {
                     Ok(challenge) => Authorised::Asked(request, challenge),
-                    Err(failed) => Authorised::Ended(Outcome::Failed(failed), Denials::default()),
+                    Err(failed) => Authorised::NotRun(Outcome::Failed(failed), Denials::default()),
                 },
             )
         }
         Verdict::Deny(refused) => {
-            audit.begin(call, &request, None);
+            audit.open_entry(call, &request, None);
             Ok(denied(&spec.policy, &request, refused))
         }
     }
@@ -246,19 +251,19 @@ pub(crate) fn authorise(
 fn denied(policy: &EffectivePolicy, request: &Request, refused: Refused) -> Authorised {
     let mut denied = Denials::default();
     denied.push(policy.denied_request(request, &refused));
-    Authorised::Ended(Outcome::Refused(refused), denied)
+    Authorised::NotRun(Outcome::Refused(refused), denied)
 }
 
-/// Opens the objects at the paths that a session is, or could be, opened with.
+/// Opens the objects at the paths in `wants`, to lease them to the whole session.
 ///
 /// # Errors
 /// One of them cannot be granted.
-pub(crate) fn opened_with(
+pub(crate) fn open_wanted(
     wants: &Wants,
     spec: &SandboxSpec,
     user: &User,
 ) -> Result<Missing, Refused> {
-    in_places(spec, user, |places| Leases::opened_with(wants, places))
+    in_places(spec, user, |places| Leases::open_wanted(wants, places))
 }
 
 fn in_places<T>(spec: &SandboxSpec, user: &User, look: impl FnOnce(&Places) -> T) -> T {

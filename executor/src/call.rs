@@ -48,8 +48,8 @@ pub(crate) struct Call {
 pub(crate) enum CallState {
     /// It waits for an approval.
     Asked(Request),
-    /// It was approved, and what is protected in the paths that it gets is looked for.
-    Leasing(Box<PendingLeases>),
+    /// It was approved. What is protected in the paths that it gets is looked for; without such paths it goes on at once.
+    Approved(Box<PendingLeases>),
     /// It waits for a cell.
     Waiting,
     /// A cell is running it.
@@ -116,7 +116,7 @@ impl Call {
 
     /// The leases that it waits for, if it does.
     pub(crate) fn leasing(&self) -> Option<&PendingLeases> {
-        if let CallState::Leasing(leases) = &self.state {
+        if let CallState::Approved(leases) = &self.state {
             Some(leases)
         } else {
             None
@@ -199,7 +199,7 @@ impl Call {
         check_chunk(bytes, "input")?;
         match self.state {
             CallState::Asked(_)
-            | CallState::Leasing(_)
+            | CallState::Approved(_)
             | CallState::Waiting
             | CallState::Running(_)
                 if !self.input.take(bytes) =>
@@ -210,7 +210,7 @@ impl Call {
                 )))
             }
             CallState::Asked(_)
-            | CallState::Leasing(_)
+            | CallState::Approved(_)
             | CallState::Waiting
             | CallState::Running(_) => {
                 self.feed();
@@ -244,7 +244,7 @@ impl Call {
     pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
         match &mut self.state {
             CallState::Running(command) => command.resize(rows, columns),
-            CallState::Leasing(_) | CallState::Waiting => self.size = Some((rows, columns)),
+            CallState::Approved(_) | CallState::Waiting => self.size = Some((rows, columns)),
             // The window size is not part of what is approved.
             CallState::Asked(Request::Bash(bash)) => {
                 if let Stdin::Terminal(terminal) = &mut bash.stdin {
@@ -329,7 +329,7 @@ impl Call {
                 leftover: LeftRunning::default(),
             }),
             CallState::Asked(_)
-            | CallState::Leasing(_)
+            | CallState::Approved(_)
             | CallState::Running(_)
             | CallState::Worker(_)
             | CallState::Killing(_) => failed(ErrorKind::Cancelled, "the client ended the call"),
@@ -370,7 +370,7 @@ impl Call {
                 .killed(process)
                 .map_or(Ok(()), |answer| self.answer(&answer)),
             CallState::Asked(_)
-            | CallState::Leasing(_)
+            | CallState::Approved(_)
             | CallState::Waiting
             | CallState::Running(_)
             | CallState::Worker(_)

@@ -23,7 +23,7 @@ mod approvers;
 mod kept_texts;
 mod missing_program;
 mod image;
-mod open;
+mod session_open;
 mod ready;
 mod sandbox;
 mod machine;

@@ -1,6 +1,6 @@
 //! Programs that a cell lacks: the outcome names a profile that shows one, or else the option that shows what the user's `PATH` finds.
 
-use crate::authorise::opened_with;
+use crate::authorise::open_wanted;
 use crate::running_command::FinishedCommand;
 use crate::user::User;
 use broker_protocol::paste::shell_word;
@@ -118,7 +118,7 @@ impl Profiles {
         let lease = Leased::Read(text.clone());
         let mut wants = Wants::default();
         wants.push(lease.clone());
-        let (remedy, lease) = match opened_with(&wants, spec, &self.user) {
+        let (remedy, lease) = match open_wanted(&wants, spec, &self.user) {
             Ok(_) => (
                 Remedy::Option(format!("--read {}", shell_word(&text))),
                 Some(lease),

@@ -1,6 +1,6 @@
 //! What an approved call is to get, until what is protected in its paths is known.
 
-use crate::approvals::StandingApproval;
+use crate::approvals::GivenApproval;
 use crate::authorise::Granted;
 use executor_leases::PendingPaths;
 
@@ -9,6 +9,6 @@ use executor_leases::PendingPaths;
 pub(crate) struct PendingLeases {
     pub granted: Granted,
     /// Its paths are taken out: they are searched.
-    pub approval: StandingApproval,
+    pub approval: GivenApproval,
     pub paths: PendingPaths,
 }

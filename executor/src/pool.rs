@@ -211,7 +211,7 @@ impl Pool {
                 true => CellLoad::Busy,
                 false => CellLoad::Idle,
             };
-            self.cells.take_back(cell, load);
+            self.cells.return_cell(cell, load);
         }
     }
 

@@ -6,8 +6,8 @@
 //! compared by identity. The memory that supervisors share is filled anew. If anything differs, a sandbox is built as ever.
 
 use crate::sandbox::{
-    Beside, PlannedSandbox, Sandbox, SessionOpenError, SessionPaths, StartedWarden, TakenOver,
-    plan, policy_of, read_policies, tier_here, worker_spec, zones_of,
+    PlannedSandbox, Sandbox, SessionOpenError, SessionPaths, SessionSetup, StartedWarden,
+    TakenOver, plan, policy_of, read_policies, tier_here, worker_spec, zones_of,
 };
 use crate::user::User;
 use broker_protocol::{Digest, Open};
@@ -206,13 +206,13 @@ impl StandingSandbox {
         let planned = self.compare(wanted, user)?;
         let (spec, mut started) = (&planned.spec, self.started);
         started.warden.count_from_now();
-        started.beside = Beside {
+        started.setup = SessionSetup {
             self_test: None,
             worker: worker_spec(spec)?,
             capacity: Capacity::new([spec.project.clone(), spec.central.clone()]),
             // The file that it was to continue may be another one by now.
             audit: user.open_audit().map_err(SessionOpenError::from)?,
-            ..started.beside
+            ..started.setup
         };
         let mut planned = planned;
         planned.answerer.take();

@@ -278,7 +278,7 @@ fn may_hold_checkouts(path: &[u8], end: usize, names: &Matcher) -> bool {
 
 /// The user's outermost repository that contains a root: links and other names of files in it may
 /// make something in the root protected.
-pub(crate) fn around(root: &Path, user: &User) -> Option<PathBuf> {
+pub(crate) fn outer_repository(root: &Path, user: &User) -> Option<PathBuf> {
     let own = |path: &Path| {
         path.symlink_metadata()
             .is_ok_and(|metadata| metadata.uid() == geteuid().as_raw())

@@ -580,7 +580,7 @@ impl FinishedCommand {
                 .map(|command| named(&command, directory, spec, &granted))
                 .unwrap_or_default();
             named.into_iter().for_each(|denial| denied.push_new(denial));
-            self.met(policy)
+            self.reached_limits(policy)
                 .into_iter()
                 .for_each(|denial| denied.push_new(denial));
         }
@@ -606,7 +606,7 @@ impl FinishedCommand {
 
     /// Limits that a failed command reached without being killed for them: its own calls failed.
     /// Derived from figures only, never from its output.
-    fn met(&self, policy: &EffectivePolicy) -> Vec<Denial> {
+    fn reached_limits(&self, policy: &EffectivePolicy) -> Vec<Denial> {
         let mut met = Vec::new();
         let peak = self.usage.peak_kib.saturating_mul(1024);
         // A process whose allocation fails has already used most of its limit.

@@ -107,7 +107,7 @@ pub(crate) enum SessionOpenError {
     },
     /// No process of ours can supervise a program's calls: protected names could not be protected,
     /// nor anything in the flat tier.
-    #[error("commands cannot be supervised on this machine ({source}): {}", what_to_do(.source))]
+    #[error("commands cannot be supervised on this machine ({source}): {}", remedy_for(.source))]
     Unsupervised { source: io::Error },
     /// There is no way to discard what its commands change.
     #[error("this machine cannot discard a command's changes: {0}")]
@@ -198,7 +198,7 @@ impl SessionOpenError {
 }
 
 /// Records about the work of cells that later sessions need.
-type Records = (CreatedRecord, RepositoryWatch);
+type RepositoryRecords = (CreatedRecord, RepositoryWatch);
 
 /// A sandbox with its warden ready.
 pub(crate) struct Sandbox {
@@ -212,7 +212,7 @@ pub(crate) struct Sandbox {
 }
 
 /// Prepared while the warden gets ready.
-pub(crate) struct Beside {
+pub(crate) struct SessionSetup {
     /// The group that bounds the session as a whole, where there is one, with the warden in it.
     pub cgroup: Option<Rc<Cgroup>>,
     pub self_test: Option<SelfTest>,
@@ -291,11 +291,11 @@ fn join_cgroup(
 }
 
 /// Makes what a session needs besides its warden, which has some milliseconds of work.
-fn beside(
+fn session_setup(
     spec: &SandboxSpec,
     warden: &mut Warden,
     user: &User,
-) -> Result<Beside, SessionOpenError> {
+) -> Result<SessionSetup, SessionOpenError> {
     let cgroup = join_cgroup(spec, warden)?;
     // A session is opened to be used: its first cell is in the group too, and is made as soon as it can be. A warden that is gone
     // has reported why.
@@ -309,7 +309,7 @@ fn beside(
     let capacity = Capacity::new([spec.project.clone(), spec.central.clone()]);
     // After the processes, which must not inherit it.
     let audit = user.open_audit()?;
-    Ok(Beside {
+    Ok(SessionSetup {
         cgroup,
         self_test,
         worker,
@@ -548,16 +548,13 @@ pub(crate) fn plan(
     (tier, abi): (Tier, u32),
     paths: SessionPaths,
     user: &User,
-    taken_over: Option<TakenOver>,
+    mut taken_over: Option<TakenOver>,
 ) -> Result<PlannedSandbox, SessionOpenError> {
     let zones = paths.zones;
-    // Checked before anything is created; the cgroup is checked later, when it has been tried.
-    let layers = machine::layers(tier, abi, &user.ablation);
-    require(policy, tier, layers.with(Layer::Cgroup), &user.ablation)?;
+    let layers = required_layers(policy, tier, abi, user)?;
     let (linked, refused) = linked_repository(policy, zones, user);
     let (policy, shown) = image::show(policy.clone(), layers, zones, linked.as_ref(), user)?;
     let temporary: Vec<&Path> = sandbox::temporary(tier, &policy).collect();
-    let mut taken_over = taken_over;
     let old = taken_over.as_ref().map(|taken| &taken.scratch);
     let (scratch, new_scratch) = scratch(old, layers, (zones, &temporary), user)?;
     let written = WrittenPaths {
@@ -583,13 +580,8 @@ pub(crate) fn plan(
         scratch: scratch.clone(),
         tracer: paths.tracer.map(Path::to_owned),
     };
-    let rooted = Rooted::new(roots, paths.names).map_err(SessionOpenError::Plan)?;
-    roots::hide_state(&rooted, user)?;
-    roots::keep_out_of_temporary(&rooted, user)?;
-    make_own_directories(&rooted);
-    let root_lock = central_owner::claim(&rooted.central, &rooted.project)?;
-    let waiting = taken_over.as_mut().and_then(|it| it.answerer.take());
-    let answerer = waiting.map_or_else(OnceCell::new, |waiting| OnceCell::from(Ok(waiting)));
+    let (rooted, root_lock) = claimed(roots, paths.names, user)?;
+    let answerer = answerer(taken_over.as_mut());
     let memory = taken_over.map(|it| (it.created, it.directories));
     let Discovered {
         found,
@@ -610,6 +602,39 @@ pub(crate) fn plan(
         scratch: new_scratch,
         answerer: answerer.into_inner().and_then(Result::ok),
     })
+}
+
+/// The layers of this machine, if they are those that the policy requires. It is checked before anything is created; the cgroup later,
+/// when it has been tried.
+fn required_layers(
+    policy: &EffectivePolicy,
+    tier: Tier,
+    abi: u32,
+    user: &User,
+) -> Result<LayerSet, SessionOpenError> {
+    let layers = machine::layers(tier, abi, &user.ablation);
+    require(policy, tier, layers.with(Layer::Cgroup), &user.ablation)?;
+    Ok(layers)
+}
+
+/// The roots of a session that shows nothing of ours, with the directories in which it writes by itself, and the lock of its central root.
+fn claimed(
+    roots: ChosenRoots,
+    names: &[String],
+    user: &User,
+) -> Result<(Rooted, Option<RootLock>), SessionOpenError> {
+    let rooted = Rooted::new(roots, names).map_err(SessionOpenError::Plan)?;
+    roots::hide_state(&rooted, user)?;
+    roots::keep_out_of_temporary(&rooted, user)?;
+    make_own_directories(&rooted);
+    let lock = central_owner::claim(&rooted.central, &rooted.project)?;
+    Ok((rooted, lock))
+}
+
+/// The worker that answers about repositories, if one stood ready; otherwise it is started when it is first asked.
+fn answerer(taken_over: Option<&mut TakenOver>) -> OnceCell<io::Result<AnsweringWorker>> {
+    let waiting = taken_over.and_then(|it| it.answerer.take());
+    waiting.map_or_else(OnceCell::new, |waiting| OnceCell::from(Ok(waiting)))
 }
 
 /// Makes the directories of the zones that a session writes in by itself.
@@ -677,12 +702,12 @@ pub(crate) struct StartedWarden {
     pub fds: Vec<OwnedFd>,
     /// For the gateway: the relay's sockets, if cells have a network.
     pub relay: Vec<OwnedFd>,
-    pub beside: Beside,
+    pub setup: SessionSetup,
 }
 
 fn start(spec: &SandboxSpec, user: &User) -> Result<StartedWarden, SessionOpenError> {
     let mut warden = Warden::start(spec).map_err(|source| start_error(spec.tier, source))?;
-    let mut beside = beside(spec, &mut warden, user)?;
+    let mut setup = session_setup(spec, &mut warden, user)?;
     let mut relay = Vec::new();
     let mut message = warden.next_message().map_err(SessionOpenError::Warden)?;
     if let WardenMessage::Relay(fds) = message {
@@ -691,7 +716,7 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<StartedWarden, SessionOpenEr
     }
     match message {
         WardenMessage::Ready(fds) => {
-            let tested = beside.self_test.take().map_or(Ok(()), SelfTest::finish);
+            let tested = setup.self_test.take().map_or(Ok(()), SelfTest::finish);
             tested.map_err(|source| SessionOpenError::Unsupervised { source })?;
             let made = spec
                 .found()
@@ -705,7 +730,7 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<StartedWarden, SessionOpenEr
                 warden,
                 fds: fds.into_iter().chain(made).collect(),
                 relay,
-                beside,
+                setup,
             })
         }
         WardenMessage::Failed {
@@ -730,7 +755,7 @@ fn start(spec: &SandboxSpec, user: &User) -> Result<StartedWarden, SessionOpenEr
 }
 
 /// Names what prevents supervision, and the remedy.
-fn what_to_do(refusal: &io::Error) -> &'static str {
+fn remedy_for(refusal: &io::Error) -> &'static str {
     match refusal.raw_os_error() {
         Some(libc::EBUSY) => {
             "another supervisor (a seccomp listener) is above this process, and the kernel allows one; start lazaret outside it"
@@ -768,7 +793,7 @@ struct Discovered {
     /// What people are told of what is closed although its name does not show it.
     reported: Vec<AlsoClosed>,
     /// The records of what cells create and git tracks.
-    records: Option<Records>,
+    records: Option<RepositoryRecords>,
 }
 
 /// Searches both zones for what is protected.
@@ -853,10 +878,10 @@ fn look_through(
         }),
         false => Ok(BTreeSet::new()),
     };
-    let around = roots::around(&spec.project, user);
+    let outer = roots::outer_repository(&spec.project, user);
     let (linked, matcher) = (spec.linked.as_ref(), &spec.policy.matcher);
     let mut found =
-        discovery::discover_with(zones, linked, around.as_deref(), matcher, mounts_max, named)?;
+        discovery::discover_with(zones, linked, outer.as_deref(), matcher, mounts_max, named)?;
     if is_protected {
         grant_exceptions::close(&mut found, spec);
     }

@@ -5,11 +5,11 @@ use crate::call::Call;
 use crate::fault::protocol;
 use crate::gc;
 use crate::machine::machine;
-use crate::open::open;
 use crate::poll::{ClientQueue, Token, Waited};
 use crate::ready::StandingSandbox;
 use crate::sandbox::read_policies;
 use crate::session::Session;
+use crate::session_open::open;
 use crate::user::User;
 use broker_protocol::{
     CallId, ErrorKind, Failed, FromBroker, Grant, Hello, Machine, Open, ToBroker, Wants,
@@ -260,7 +260,7 @@ impl Broker {
             return Ok(None);
         };
         let waits = match subject(frame) {
-            FrameSubject::Recorded(_) => !session.audit.try_hold()?,
+            FrameSubject::Recorded(_) => !session.audit.try_lock()?,
             FrameSubject::Call(_) | FrameSubject::Session => false,
         };
         Ok(match waits {
@@ -279,7 +279,7 @@ impl Broker {
             FrameSubject::Session => false,
         };
         Ok(match subject(frame) {
-            FrameSubject::Recorded(_) => !self.deferred.is_empty() || !session.audit.try_hold()?,
+            FrameSubject::Recorded(_) => !self.deferred.is_empty() || !session.audit.try_lock()?,
             FrameSubject::Call(call) => self.deferred.iter().any(|other| is_of(call, other)),
             FrameSubject::Session => false,
         })
@@ -298,18 +298,18 @@ impl Broker {
         let Phase::Open(session) = &mut self.phase else {
             return Ok(());
         };
-        let (frames, owed) = session.collect()?;
+        let (frames, pending_head) = session.collect()?;
         frames.iter().try_for_each(|frame| self.send(frame))?;
         if let Phase::Open(session) = &mut self.phase
-            && let Some(owed) = owed
+            && let Some(pending_head) = pending_head
         {
             // The client gets its answer first. If it is gone, the end of the turn finds that too.
             let _ = self.connection.flush();
-            session.audit.complete(owed)?;
+            session.audit.write_head(pending_head)?;
         }
         if let Phase::Open(session) = &mut self.phase {
             // The step that needed records is over.
-            session.audit.release()?;
+            session.audit.unlock()?;
         }
         Ok(())
     }

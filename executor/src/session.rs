@@ -1,7 +1,7 @@
 //! An open session and its calls. A call enters by [`Session::call`], is decided, planned and
 //! passed on; [`Session::collect`] alone gathers the frames for the client.
 
-use crate::approvals::{Approvals, StandingApproval};
+use crate::approvals::{Approvals, GivenApproval};
 use crate::authorise::{Authorised, Granted, Load, Submission, authorise};
 use crate::background::BackgroundProcesses;
 use crate::call::{Call, CallEnd, CallState};
@@ -19,7 +19,7 @@ use broker_protocol::{
     CallId, Effect, Ended, Failed, FileReply, Finding, FindingKind, Findings, FromBroker, LayerSet,
     Nonce, Outcome, Request, Usage, Wants, limit,
 };
-use executor_audit::audit::{AuditWriter, Owed, ShortOfRoom};
+use executor_audit::audit::{AuditWriter, PendingHead, ShortOfRoom};
 use executor_credentials::SessionCredentials;
 use executor_denials::describe_refusals;
 use executor_peers::{Gateway, Repeats, TicketLine};
@@ -81,7 +81,7 @@ impl Session {
             return Err(protocol(format!("the call {id} is under way already")));
         }
         self.settle_connections()?;
-        let request = self.content.join(id, request).map_err(misplaced)?;
+        let request = self.content.join(id, request).map_err(out_of_turn)?;
         let is_traced =
             || matches!(&request, Request::Bash(bash) if !bash.background) && wants.is_empty();
         if self.spec.tracer.is_some() && !is_traced() {
@@ -104,7 +104,7 @@ impl Session {
 
     /// Takes a piece of the content of a call that will follow.
     pub(crate) fn take_content(&mut self, id: CallId, bytes: &[u8]) -> Result<(), Failed> {
-        self.content.add(id, bytes).map_err(misplaced)
+        self.content.add(id, bytes).map_err(out_of_turn)
     }
 
     /// Decides a call's request and passes it to what carries it out.
@@ -112,7 +112,7 @@ impl Session {
         &mut self,
         mut call: Call,
         request: Request,
-        approval: Option<StandingApproval>,
+        approval: Option<GivenApproval>,
     ) -> Result<(), Failed> {
         let background = self.background.count() + self.pool.waiting_in_background();
         let load = Load {
@@ -130,18 +130,18 @@ impl Session {
             approval: answered,
         };
         let session = (&self.spec, &self.profiles.user);
-        let mut unfinished = None;
+        let mut pending = None;
         match authorise(submission, request, load, session, approvals, audit)? {
-            Authorised::Granted(granted, owed) => match approval {
+            Authorised::Granted(granted, pending_head) => match approval {
                 Some(approval) => {
-                    self.audit.complete(owed)?;
+                    self.audit.write_head(pending_head)?;
                     // To search what is leased can take long.
-                    self.audit.release()?;
+                    self.audit.unlock()?;
                     return self.begin_approved(call, granted, approval);
                 }
                 None => {
                     self.start(&mut call, granted, None)?;
-                    unfinished = Some(owed);
+                    pending = Some(pending_head);
                 }
             },
             Authorised::Asked(request, challenge) => {
@@ -151,13 +151,13 @@ impl Session {
                 });
                 call.state = CallState::Asked(request);
             }
-            Authorised::Ended(outcome, denied) => {
+            Authorised::NotRun(outcome, denied) => {
                 call.end_denied(outcome, Usage::default(), denied)
             }
         }
         self.calls.insert(call.id, call);
         // After the order to the cell, which need not wait for it.
-        Ok(unfinished.map_or(Ok(()), |owed| self.audit.complete(owed))?)
+        Ok(pending.map_or(Ok(()), |pending_head| self.audit.write_head(pending_head))?)
     }
 
     /// Plans granted work, gives it its leases and passes it on; `key` opens the hosts that are leased to the call alone.
@@ -170,7 +170,7 @@ impl Session {
         let mut work = plan(granted, &self.spec, self.capture);
         if matches!(work, Work::Command(_)) && !self.approvals.leases.is_empty() {
             // To hand what is leased to a cell can take long.
-            self.audit.release()?;
+            self.audit.unlock()?;
         }
         let leased = match &mut work {
             Work::Command(plan) => self.use_leases(call, plan.work_mut(), key),
@@ -272,7 +272,7 @@ impl Session {
                 call.cancel();
             }
             // The process is still killed; the client only stops waiting for its end.
-            CallState::Leasing(_) | CallState::Killing(_) => call.cancel(),
+            CallState::Approved(_) | CallState::Killing(_) => call.cancel(),
             CallState::Ended(_) => {}
         }
         Ok(())
@@ -326,11 +326,11 @@ impl Session {
 
     /// Returns the frames that are ready for the client, and the last record that is completed once they are sent: the end of a call is in
     /// the audit before its frame is made.
-    pub(crate) fn collect(&mut self) -> Result<(Vec<FromBroker>, Option<Owed>), Failed> {
+    pub(crate) fn collect(&mut self) -> Result<(Vec<FromBroker>, Option<PendingHead>), Failed> {
         self.begin_started()?;
         self.collect_from_worker()?;
         // What calls have left is looked at now, which can take long.
-        self.audit.release()?;
+        self.audit.unlock()?;
         let ended = self.ended_calls()?;
         self.end_questions(&ended)?;
         let commands = match ended.len() == self.calls.len() && self.background.count() == 0 {
@@ -344,7 +344,7 @@ impl Session {
         }
         let (mut ended, has_checked) = self.check(ended, commands);
         let is_recorded = !ended.is_empty() || self.approvals.leases.have_ended();
-        let can_record = is_recorded && self.audit.try_hold()?;
+        let can_record = is_recorded && self.audit.try_lock()?;
         if !can_record {
             ended.clear();
         }
@@ -368,8 +368,8 @@ impl Session {
         if is_over && !self.found.is_empty() {
             frames.push(FromBroker::Found(std::mem::take(&mut self.found)));
         }
-        let owed = self.report_ended(&ended, &mut frames)?;
-        Ok((frames, owed))
+        let pending_head = self.report_ended(&ended, &mut frames)?;
+        Ok((frames, pending_head))
     }
 
     /// Gives calls the cells that have begun since.
@@ -407,8 +407,8 @@ impl Session {
         &mut self,
         ended: &[CallId],
         frames: &mut Vec<FromBroker>,
-    ) -> Result<Option<Owed>, Failed> {
-        let mut owed = None;
+    ) -> Result<Option<PendingHead>, Failed> {
+        let mut pending_head = None;
         for CallEnd {
             call,
             mut outcome,
@@ -419,7 +419,7 @@ impl Session {
             .iter()
             .filter_map(|id| self.calls.remove(id)?.into_end())
         {
-            owed = Some(self.audit.ended(call, &outcome, &usage)?);
+            pending_head = Some(self.audit.ended(call, &outcome, &usage)?);
             // After the record, so that nothing leaves that is not recorded; before the client hears of it, so that its gateway has the
             // ticket when the request comes.
             if let Some(Err(error)) = ticket.map(|ticket| self.tickets.permit(&ticket)) {
@@ -433,7 +433,7 @@ impl Session {
                 denied,
             });
         }
-        Ok(owed)
+        Ok(pending_head)
     }
 
     /// Checks what calls have left; returns those of the `ended` ones that are reported now, and whether a check is complete. What has
@@ -472,7 +472,7 @@ fn little_room(short: &ShortOfRoom) -> Finding {
     Finding::new(FindingKind::Disk, directory, short.to_string()).with_advice(advice)
 }
 
-fn misplaced(error: ContentError) -> Failed {
+fn out_of_turn(error: ContentError) -> Failed {
     protocol(error.to_string())
 }
 

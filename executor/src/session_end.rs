@@ -31,7 +31,7 @@ impl Session {
         // Recorded as far as that is possible.
         let _ = self.settle_connections();
         // Other brokers do not wait for what follows.
-        let _ = self.audit.release();
+        let _ = self.audit.unlock();
         let unfinished = self.end_processes();
         if is_busy {
             // What was still running has changed files that anybody may have changed since: none of them is recorded as created.
@@ -56,8 +56,8 @@ impl Session {
         let _ = unfinished.try_for_each(|kept| self.audit.append(&kept.record()));
         let mut ends = ends.into_iter();
         let recorded = ends.try_for_each(|end| {
-            let owed = self.audit.ended(end.call, &end.outcome, &end.usage)?;
-            self.audit.complete(owed)
+            let pending_head = self.audit.ended(end.call, &end.outcome, &end.usage)?;
+            self.audit.write_head(pending_head)
         });
         // So is this one: what is too old now is so at the end of the next session too.
         let kept = self.profiles.policies.audit_keep_days();

@@ -44,7 +44,7 @@ impl Session {
                 Ok(())
             }
             Token::Approver(number) => {
-                if !self.audit.try_hold()? {
+                if !self.audit.try_lock()? {
                     return Ok(());
                 }
                 let events = self.approvals.receive(number);
@@ -95,7 +95,7 @@ impl Session {
     /// Adds every descriptor that this session waits for. Output is not read, and so cells block, while the client's queue is full. While
     /// another broker holds the audit, nothing is read of which there would be a record.
     pub(crate) fn wait_for<'s>(&'s self, waited: &mut Waited<'s>, client: ClientQueue) {
-        let records = !self.audit.is_awaited();
+        let records = !self.audit.awaits_lock();
         waited.add_input(Token::Warden, self.pool.fd());
         self.files
             .wait_for(waited, if records { client } else { ClientQueue::Full });
@@ -150,8 +150,8 @@ impl Session {
 
     /// Handles the timeouts that are due.
     pub(crate) fn tick(&mut self, now: Instant) -> Result<(), Failed> {
-        if self.audit.is_awaited() {
-            self.audit.try_hold()?;
+        if self.audit.awaits_lock() {
+            self.audit.try_lock()?;
         }
         self.calls
             .values_mut()

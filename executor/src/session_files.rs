@@ -12,7 +12,7 @@ const PLACES_MAX: usize = 4;
 impl Session {
     pub(crate) fn collect_from_worker(&mut self) -> Result<(), Failed> {
         // Where a link leads is decided, and recorded.
-        if !self.files.has_events() || !self.audit.try_hold()? {
+        if !self.files.has_events() || !self.audit.try_lock()? {
             return Ok(());
         }
         for event in self.files.take_events() {

@@ -30,7 +30,7 @@ impl Session {
             gateway.wait(until)?;
             let heard = self.hear_gateway();
             // Other brokers do not wait for the gateway.
-            let heard = heard.and_then(|()| Ok(self.audit.release()?));
+            let heard = heard.and_then(|()| Ok(self.audit.unlock()?));
             heard.map_err(|failed| io::Error::other(failed.message))?;
         }
         Ok(())
@@ -41,7 +41,7 @@ impl Session {
         let Some(gateway) = &mut self.gateway else {
             return Ok(());
         };
-        if !self.audit.try_hold()? {
+        if !self.audit.try_lock()? {
             return Ok(());
         }
         let events = gateway.receive();
@@ -224,7 +224,7 @@ impl Session {
         let late = self.credentials.held.tick(now);
         late.into_iter().for_each(|value| self.deliver(value));
         let is_due = self.repeats.deadline().is_some_and(|due| due <= now);
-        let counted = match is_due && self.audit.try_hold()? {
+        let counted = match is_due && self.audit.try_lock()? {
             true => self.repeats.tick(now),
             false => Vec::new(),
         };

@@ -1,7 +1,7 @@
 //! What a session's calls may reach beyond it: leases, and what is reported of connections and denials.
 
-use crate::approvals::{StandingApproval, changed_file};
-use crate::authorise::{Granted, opened_with};
+use crate::approvals::{GivenApproval, changed_file};
+use crate::authorise::{Granted, open_wanted};
 use crate::call::{Call, CallState};
 use crate::fault::protocol;
 use crate::files::LeasedTarget;
@@ -34,11 +34,11 @@ impl Session {
         &mut self,
         mut call: Call,
         granted: Granted,
-        mut approval: StandingApproval,
+        mut approval: GivenApproval,
     ) -> Result<(), Failed> {
         match self.prepare(call.id, &mut approval) {
             Ok(paths) => {
-                call.state = CallState::Leasing(Box::new(PendingLeases {
+                call.state = CallState::Approved(Box::new(PendingLeases {
                     granted,
                     approval,
                     paths,
@@ -56,18 +56,19 @@ impl Session {
         let Some(call) = self.calls.get_mut(&id) else {
             return Ok(());
         };
-        let CallState::Leasing(leases) = &mut call.state else {
+        let CallState::Approved(leases) = &mut call.state else {
             return Ok(());
         };
         let advanced = advance(&mut leases.paths, (&self.spec, &self.profiles.user));
         // Leases are in the audit before they are in force.
-        if matches!(advanced, Ok(false)) || !self.audit.try_hold()? {
+        if matches!(advanced, Ok(false)) || !self.audit.try_lock()? {
             return Ok(());
         }
         let Some(mut call) = self.calls.remove(&id) else {
             return Ok(());
         };
-        if let CallState::Leasing(leases) = std::mem::replace(&mut call.state, CallState::Waiting) {
+        if let CallState::Approved(leases) = std::mem::replace(&mut call.state, CallState::Waiting)
+        {
             let leased = match advanced {
                 Ok(_) => self.lease(id, leases.approval, leases.paths.held())?,
                 Err(refused) => Err(refused),
@@ -96,7 +97,7 @@ impl Session {
     /// Begins the leases with which a session opens. No call exists yet that would have to wait.
     pub(crate) fn begin_with(
         &mut self,
-        mut approval: StandingApproval,
+        mut approval: GivenApproval,
     ) -> Result<Result<(), Refused>, Failed> {
         let mut paths = match self.prepare(OPENING, &mut approval) {
             Ok(paths) => paths,
@@ -116,7 +117,7 @@ impl Session {
     fn prepare(
         &mut self,
         call: CallId,
-        approval: &mut StandingApproval,
+        approval: &mut GivenApproval,
     ) -> Result<PendingPaths, Refused> {
         let missing = &mut approval.missing;
         let missing = Missing {
@@ -132,7 +133,7 @@ impl Session {
     fn lease(
         &mut self,
         call: CallId,
-        approval: StandingApproval,
+        approval: GivenApproval,
         paths: &[Rc<HeldPath>],
     ) -> Result<Result<Option<Nonce>, Refused>, Failed> {
         if approval.missing.wants.is_empty() {
@@ -263,7 +264,7 @@ impl Session {
                     ..Wants::default()
                 },
             };
-            opened_with(&wants, spec, user)
+            open_wanted(&wants, spec, user)
                 .map(drop)
                 .map_err(|refused| refused.why)
         };

@@ -93,7 +93,7 @@ impl FrontEnd for Call {
         let reaches_again = !servers.are_none() || !hooks.are_none();
         let endpoint = match reaches_again {
             // A server and a hook run in sessions of their own, not in the call's.
-            true => prepared.lasting()?,
+            true => prepared.lasting_endpoint()?,
             false => options.endpoint(),
         };
         let dial = Rc::new(endpoint.clone());
@@ -106,7 +106,7 @@ impl FrontEnd for Call {
         let web = config
             .tools
             .get(&self.tool)
-            .is_ok_and(|entry| entry.leaves_executor());
+            .is_ok_and(|entry| entry.runs_outside());
         let web = web || !servers.are_none();
         let socket = endpoint
             .socket()

@@ -2,7 +2,7 @@
 
 use crate::servers::{NESTED, ServersCommand};
 use crate::tool_options::{ToolOptions, ViolationOptions, registry};
-use broker_protocol::{Channel, Failed, Open, Scope, Trust};
+use broker_protocol::{Channel, Failed, NetworkRequest, Open, Scope, Trust};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use orchestrator_config_edit::CLIENTS;
@@ -118,7 +118,7 @@ impl FrontEnd for Mcp {
         let policy = options.policy().map_err(Failed::from)?;
         options.check(&policy)?;
         let settings = self.settings(options, &policy);
-        let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting()?);
+        let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting_endpoint()?);
         let examiner = Examiner::start(files, self.client.as_deref())?;
         let named = claude_project(options);
         // Without a project, opening fails and each call reports the error.
@@ -169,7 +169,7 @@ impl Mcp {
     }
 
     fn settings(&self, options: &SessionOptions, policy: &EffectivePolicy) -> McpSettings {
-        let mut instructions = instructions(policy, options.network(Some(policy)).is_some());
+        let mut instructions = instructions(policy, options.network(Some(policy)).as_ref());
         let asked = match options
             .trust()
             .unwrap_or(Trust::Autonomous)
@@ -203,11 +203,10 @@ impl Mcp {
 }
 
 /// The instructions for a client's model: where its calls run.
-pub(crate) fn instructions(policy: &EffectivePolicy, has_network: bool) -> String {
-    let network = if has_network {
-        "reach only the hosts that the policy names"
-    } else {
-        "have no network"
+pub(crate) fn instructions(policy: &EffectivePolicy, network: Option<&NetworkRequest>) -> String {
+    let network = match network {
+        Some(_) => "reach only the hosts that the policy names",
+        None => "have no network",
     };
     format!(
         "Commands and file tools work in a sandboxed cell on one project (profile `{}`): they see the project, read-only \

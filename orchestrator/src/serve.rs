@@ -1,4 +1,4 @@
-//! `lazaret serve`: conversations over WebSocket and HTTP, for an application that starts us as its sidecar.
+//! `lazaret serve`: conversations over WebSocket and HTTP, for an application that starts us as its child.
 
 use crate::chat::choice::{self, ModelOptions};
 use crate::chat::config::{AgentConfig, Engines};
@@ -201,7 +201,11 @@ impl FrontEnd for Serve {
         }
         let prepared = launch.prepare::<Self>(self.options())?;
         let (options, files) = (prepared.options(), prepared.files());
-        let parent = Parent::now(!self.outlive_parent);
+        let parent = if self.outlive_parent {
+            Parent::ignored()
+        } else {
+            Parent::now()
+        };
         let runs = self.configured_runs(files, options)?;
         let mut telemetry = self.telemetry.begin(print::problem)?;
         let offer = ConversationDefaults::new(&self, &prepared, runs.engines, runs.hooks)?;
@@ -352,7 +356,7 @@ impl Serve {
         tools: Listing,
     ) -> Result<orchestrator_mcp_server::McpSettings, Failed> {
         options.check(policy)?;
-        let mut instructions = mcp::instructions(policy, options.network(Some(policy)).is_some());
+        let mut instructions = mcp::instructions(policy, options.network(Some(policy)).as_ref());
         instructions.push_str(" Calls that need an approval are asked about.");
         Ok(orchestrator_mcp_server::McpSettings {
             instructions,
@@ -556,7 +560,7 @@ impl ConversationDefaults {
         made.map_err(|error| {
             Failed::internal(format!("cannot make {}: {error}", nowhere.display()))
         })?;
-        let (scope, endpoint) = (options.scope()?, prepared.lasting()?);
+        let (scope, endpoint) = (options.scope()?, prepared.lasting_endpoint()?);
         let elsewhere = options.named_project().is_none().then(|| nowhere.clone());
         let named = elsewhere.is_none();
         let opening = options

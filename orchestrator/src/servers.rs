@@ -208,7 +208,7 @@ impl Reached {
             .iter()
             .for_each(|problem| print::problem(problem));
         let mut servers = SessionServers::among(found.servers, &open, print::problem);
-        let endpoint = prepared.lasting()?;
+        let endpoint = prepared.lasting_endpoint()?;
         let socket = endpoint.socket().map(Path::to_owned);
         servers.reach(Rc::new(endpoint));
         let confined = prepared.confine(Needs {

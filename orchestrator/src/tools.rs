@@ -98,7 +98,7 @@ fn add_servers(prepared: Prepared, registry: &mut Registry) -> Result<(), Failed
         return Ok(());
     }
     let mut socket = None;
-    match prepared.lasting() {
+    match prepared.lasting_endpoint() {
         Ok(endpoint) => {
             socket = endpoint.socket().map(Path::to_owned);
             servers.reach(Rc::new(endpoint));

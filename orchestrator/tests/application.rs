@@ -2,10 +2,8 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
-mod fake_broker;
-
 use broker_protocol::{CallId, Effect, FromBroker, Outcome, Refused, Request, Risk, ToBroker};
-use fake_broker::{Broker, Client, Peer};
+use lazaret_fakes::{Broker, Client, Peer};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

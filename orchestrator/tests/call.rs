@@ -2,13 +2,11 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
-mod fake_broker;
-
 use broker_protocol::{
     Broken, Digest, Edited, Ended, ErrorKind, Failed, FileAnswer, FileReply, FromBroker, Hello,
     Hunk, Listed, ListedEntry, ListedKind, Machine, Outcome, Read, Refused, Tier, ToBroker, limit,
 };
-use fake_broker::{Broker, Peer};
+use lazaret_fakes::{Broker, Peer};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -356,7 +354,7 @@ fn doctor_says_whether_a_session_opens() {
             assert!(matches!(peer.receive(), Some(ToBroker::Hello(_))));
             peer.send(&FromBroker::Hello(Hello::ours(None)));
             assert_eq!(peer.receive(), Some(ToBroker::Probe));
-            let layers = fake_broker::opened(0).layers;
+            let layers = lazaret_fakes::opened(0).layers;
             peer.send(&FromBroker::Probed(Machine {
                 kernel: "6.18".into(),
                 landlock_abi: 7,
@@ -365,7 +363,7 @@ fn doctor_says_whether_a_session_opens() {
             }));
             assert!(matches!(peer.receive(), Some(ToBroker::Open(_))));
             peer.send(&fault.map_or(
-                FromBroker::Opened(fake_broker::opened(0)),
+                FromBroker::Opened(lazaret_fakes::opened(0)),
                 FromBroker::Fault,
             ));
         });

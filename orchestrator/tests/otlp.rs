@@ -76,7 +76,8 @@ fn serve(stream: TcpStream, manner: Manner, requests: &Received) -> Option<()> {
                 "HTTP/1.1 503 No\r\nRetry-After: 30\r\n{end}0\r\n\r\n"
             )
             .ok()?,
-            Manner::Silent => thread::sleep(Duration::from_secs(60)),
+            // Until the client ends the connection.
+            Manner::Silent => drop(reader.read(&mut [0]).ok()?),
             Manner::Endless => {
                 write!(stream, "HTTP/1.1 200 OK\r\n{end}99999999\r\n\r\n").ok()?;
                 while stream.write_all(&[b'x'; 4096]).is_ok() {}

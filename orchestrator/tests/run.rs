@@ -2,14 +2,12 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
-mod fake_broker;
-
 use broker_protocol::{
     AttemptKind, Barrier, Bash, Captured, Command, Denial, Denials, Ended, ErrorKind, Failed,
     FromBroker, Layer, LeftRunning, Outcome, Ran, Refused, Remedy, Request, Signal, Stdin,
     ToBroker,
 };
-use fake_broker::{Broker, PATIENCE, Peer};
+use lazaret_fakes::{Broker, PATIENCE, Peer};
 use nix::sys::signal::{self, kill};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;

@@ -2,13 +2,11 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
-mod fake_broker;
-
 use broker_protocol::{
     CallId, Challenge, Channel, Coverage, Digest, Ended, ErrorKind, Failed, FileReply, FromBroker,
     Nonce, Outcome, Read, Refused, Request, Risk, SessionGrant, Stdin, ToBroker, limit,
 };
-use fake_broker::{Broker, Peer, shell};
+use lazaret_fakes::{Broker, Peer, shell};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -31,7 +29,7 @@ fn the_first_line_says_what_was_opened() {
         assert!((1..=4).contains(&open.spare));
         assert_eq!(peer.receive(), None);
     });
-    let mut client = fake_broker::Client::start(
+    let mut client = lazaret_fakes::Client::start(
         broker
             .lazaret("session")
             .current_dir("/")
@@ -219,7 +217,7 @@ fn an_executor_that_breaks_the_protocol_is_not_believed() {
             (0..chunks).for_each(|_| peer.output(call, false, &[b'x'; limit::CHUNK]))
         },
         |peer, call| peer.done(call + 1, Outcome::Answered),
-        |peer, _| peer.send(&FromBroker::Opened(fake_broker::opened(0))),
+        |peer, _| peer.send(&FromBroker::Opened(lazaret_fakes::opened(0))),
         |peer, call| {
             (0..5).for_each(|_| {
                 peer.send(&FromBroker::Part {
@@ -241,7 +239,7 @@ fn an_executor_that_breaks_the_protocol_is_not_believed() {
         });
         let mut client = broker.session();
         client.send(bash(1, "x"));
-        end.recv_timeout(fake_broker::PATIENCE).unwrap();
+        end.recv_timeout(lazaret_fakes::PATIENCE).unwrap();
         let result = std::iter::repeat_with(|| client.receive())
             .find(|event| event["event"] == "result")
             .unwrap();
@@ -422,7 +420,7 @@ fn an_id_means_one_call_at_a_time_and_text_and_number_differ() {
     client.send(bash("1", "text"));
     client.send(bash("1", "twice"));
     // A call under way keeps its one result: what is wrong about it besides is only a notice.
-    let notice = |client: &mut fake_broker::Client, id: Value| {
+    let notice = |client: &mut lazaret_fakes::Client, id: Value| {
         let notice = client.receive();
         assert_eq!((&notice["event"], &notice["id"]), (&json!("notice"), &id));
         assert_eq!(notice["error"]["code"], "invalid_input");
@@ -623,7 +621,7 @@ fn an_executor_that_does_nothing_does_not_outlast_a_signal() {
     });
     let mut client = broker.session();
     client.send(bash(1, "x"));
-    call.recv_timeout(fake_broker::PATIENCE).unwrap();
+    call.recv_timeout(lazaret_fakes::PATIENCE).unwrap();
     let begun = Instant::now();
     kill(Pid::from_raw(client.child.id() as i32), Signal::SIGTERM).unwrap();
     assert_eq!(client.child.wait().unwrap().code(), Some(143));
@@ -781,7 +779,7 @@ fn a_call_that_waits_for_its_turn_can_be_cancelled() {
     let broker = Broker::start(move |peer| {
         peer.open();
         let calls: Vec<_> = (0..limit::CALLS).map(|_| peer.call().0).collect();
-        cancel.recv_timeout(fake_broker::PATIENCE).unwrap();
+        cancel.recv_timeout(lazaret_fakes::PATIENCE).unwrap();
         calls
             .into_iter()
             .for_each(|call| peer.ended(call, Ended::Exited(0), b""));
@@ -857,10 +855,10 @@ fn a_client_that_does_not_read_gets_no_more_results_than_the_border_allows() {
     let broker = Broker::start(move |peer| {
         peer.open();
         let mut begun = Vec::new();
-        let mut next = |peer: &mut fake_broker::Peer| loop {
+        let mut next = |peer: &mut lazaret_fakes::Peer| loop {
             match peer.receive()? {
                 ToBroker::Call { call, request } => {
-                    begun.push(fake_broker::shell(&request).to_owned());
+                    begun.push(lazaret_fakes::shell(&request).to_owned());
                     return Some(call);
                 }
                 ToBroker::Credit { .. } => {}
@@ -870,7 +868,7 @@ fn a_client_that_does_not_read_gets_no_more_results_than_the_border_allows() {
         let first = next(peer).unwrap();
         // Fills the pipe, so that no result is written.
         (0..6).for_each(|_| peer.output(first, false, &[b'x'; 32 * 1024]));
-        fill.recv_timeout(fake_broker::PATIENCE).unwrap();
+        fill.recv_timeout(lazaret_fakes::PATIENCE).unwrap();
         for _ in 1..limit::CALLS {
             let call = next(peer).unwrap();
             peer.ended(call, Ended::Exited(0), b"");
@@ -894,7 +892,7 @@ fn a_client_that_does_not_read_gets_no_more_results_than_the_border_allows() {
     client.send(json!({"id": 100, "cancel": true}));
     client.await_full_output();
     filled.send(()).unwrap();
-    stall.recv_timeout(fake_broker::PATIENCE).unwrap();
+    stall.recv_timeout(lazaret_fakes::PATIENCE).unwrap();
     let (events, code) = client.end();
     let results = events
         .iter()
@@ -910,7 +908,7 @@ fn a_reader_that_is_gone_ends_the_session() {
     let broker = Broker::start(move |peer| {
         peer.open();
         let (call, _) = peer.call();
-        leave.recv_timeout(fake_broker::PATIENCE).unwrap();
+        leave.recv_timeout(lazaret_fakes::PATIENCE).unwrap();
         peer.output(call, false, b"x");
         while peer.receive().is_some() {}
     });
@@ -981,7 +979,7 @@ fn output_has_no_invisible_characters_wherever_it_is_cut() {
     };
     let chunks = |arguments: &[&str]| {
         let broker = Broker::start(script);
-        let mut client = fake_broker::Client::start(broker.lazaret("session").args(arguments));
+        let mut client = lazaret_fakes::Client::start(broker.lazaret("session").args(arguments));
         assert_eq!(client.receive()["event"], "ready");
         client.send(bash(1, "x"));
         let (events, _) = client.end();
@@ -1019,7 +1017,7 @@ fn violations_are_reported_counted_and_end_the_session() {
         only_cancels(peer, first);
     });
     let mut client =
-        fake_broker::Client::start(broker.lazaret("session").args(["--trust", "guided"]));
+        lazaret_fakes::Client::start(broker.lazaret("session").args(["--trust", "guided"]));
     client.receive();
     client.send(bash("runs", "sleep 9"));
     let outside = |id: &str| json!({"id": id, "tool": "read", "input": {"path": "../etc/passwd"}});
@@ -1072,8 +1070,9 @@ fn violation_limit_of_a_session_can_be_set() {
             peer.open();
             assert_eq!(peer.receive(), None);
         });
-        let mut client =
-            fake_broker::Client::start(broker.lazaret("session").args(["--max-violations", most]));
+        let mut client = lazaret_fakes::Client::start(
+            broker.lazaret("session").args(["--max-violations", most]),
+        );
         client.receive();
         for count in 1..=7 {
             client.send(json!({"id": count, "tool": "read", "input": {"path": "../etc/passwd"}}));
@@ -1110,7 +1109,7 @@ fn a_batch_goes_out_at_once_and_a_cancel_reaches_all_of_it() {
     let mut client = broker.session();
     let call = json!({"tool_name": "bash", "parameters": {"command": "x"}});
     client.send(json!({"id": 1, "tool": "batch", "input": {"invocations": [call, call, call]}}));
-    calls_sent.recv_timeout(fake_broker::PATIENCE).unwrap();
+    calls_sent.recv_timeout(lazaret_fakes::PATIENCE).unwrap();
     client.send(json!({"id": 1, "cancel": true}));
     let result = client.receive();
     assert_eq!(
@@ -1129,7 +1128,7 @@ fn the_small_profile_asks_the_executor_to_keep_less() {
             let (call, _) = peer.call();
             peer.ended(call, Ended::Exited(0), &vec![b'x'; 10_241]);
         });
-        let mut client = fake_broker::Client::start(
+        let mut client = lazaret_fakes::Client::start(
             broker.lazaret("session").args(["--model-profile", profile]),
         );
         client.receive();
@@ -1146,7 +1145,7 @@ fn the_small_profile_asks_the_executor_to_keep_less() {
 }
 
 /// Starts `lazaret session` by a shell that stays its parent; the test holds both ends of its streams.
-fn by_a_launcher(broker: &Broker, options: &[&str]) -> fake_broker::Client {
+fn by_a_launcher(broker: &Broker, options: &[&str]) -> lazaret_fakes::Client {
     let session = broker.lazaret("session");
     let mut launcher = std::process::Command::new("sh");
     launcher.args(["-c", "exec 3<&0; \"$@\" <&3 3<&- & wait", "launcher"]);
@@ -1159,7 +1158,7 @@ fn by_a_launcher(broker: &Broker, options: &[&str]) -> fake_broker::Client {
             .get_envs()
             .filter_map(|(name, value)| Some((name, value?))),
     );
-    fake_broker::Client::start(&mut launcher)
+    lazaret_fakes::Client::start(&mut launcher)
 }
 
 #[test]

@@ -2,10 +2,8 @@
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
-mod fake_broker;
-
 use broker_protocol::{FromBroker, Outcome, Request, Spill, ToBroker, Zone, ZonePath, limit};
-use fake_broker::{Broker, Script};
+use lazaret_fakes::{Broker, Script};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };

@@ -204,12 +204,12 @@ fn chain(arch: &str, lists: impl DoubleEndedIterator<Item = BpfProgram>) -> BpfP
     }
     let mut program = foreign(arch);
     program.append(&mut chain);
-    tidy(&program)
+    without_needless_jumps(&program)
 }
 
 /// Removes jumps to jumps, repeated returns and unreachable instructions: the kernel translates each
 /// instruction anew whenever the program is put on.
-fn tidy(program: &[sock_filter]) -> BpfProgram {
+fn without_needless_jumps(program: &[sock_filter]) -> BpfProgram {
     // Farthest instruction after its own that a conditional jump leads to.
     const REACH: usize = 255;
     let through = |mut at: usize| {

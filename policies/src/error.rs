@@ -189,7 +189,6 @@ pub enum PolicyError {
     },
     #[error("profile `{profile}` has more than {max} credentials")]
     Credentials { profile: String, max: usize },
-    /// The hosts of cells.
     #[error("the network of cells: {0}")]
     Network(#[from] NetworkError),
     #[error("the policy cannot be written down for its digest: {0}")]

@@ -46,7 +46,6 @@ pub enum GatewayFault {
     Directs,
 }
 
-/// A proxy for `CONNECT`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProxyAddress {
     /// A name, or an address (IPv6 in brackets).

@@ -101,9 +101,7 @@ impl PatternFile {
 /// One thing that a file says to git in cells, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountSetting {
-    /// `user.name`
     Name(String),
-    /// `user.email`
     Email(String),
     /// `key`, in lower case, is one of those by which people like git to work.
     Preference {

@@ -7,7 +7,7 @@
 //! - protected names, forms of names in transit, required layers and ceilings of all files apply together, and none can be removed;
 //! - under an administrator's `lock` a user's file defines no profiles.
 
-use crate::credentials;
+use crate::credentials::{self, Credential};
 use crate::draft::{self, Draft};
 use crate::effective::{Approval, EffectivePolicy, PathGrant, TRUST};
 use crate::error::{HideFault, PolicyError};
@@ -27,7 +27,7 @@ use policies_guard::Access;
 use policies_guard::Origin;
 use policies_guard::names::{Matcher, ProtectedName, Protection, WhenNew};
 use policies_guard::transit::TransitForm;
-use policies_targets::http::{HttpRow, HttpRules};
+use policies_targets::http::{HttpRow, HttpRules, PassedHosts};
 use policies_targets::network::{self, NetworkError, NetworkTable};
 use policies_targets::web::{WebPolicy, WebTable};
 use sha2::{Digest as _, Sha256};
@@ -295,6 +295,7 @@ impl Policies {
         credentials::add_hosts(&mut network, &credentials);
         let ssh = self.ssh_keys(&ssh_names, name)?;
         ssh::add_hosts(&mut network, &ssh);
+        let http = self.http_rules(&http, &network, &credentials)?;
         Ok(EffectivePolicy {
             profile: name.to_owned(),
             digest: Digest([0; 32]),
@@ -330,7 +331,7 @@ impl Policies {
             },
             ports: network::ports(&network, self.general().map(|(_, file)| &file.network))?,
             network: network::policy(&network, self.general().map(|(_, file)| &file.network))?,
-            http: self.http_rules(&http, &network)?,
+            http,
             secrets: SecretModes {
                 own: secrets,
                 bounds: self.secret_bounds(),
@@ -532,12 +533,18 @@ impl Policies {
         &self,
         own: &[(HttpRow, Origin)],
         network: &NetworkTable,
+        credentials: &[Credential],
     ) -> Result<HttpRules, PolicyError> {
         let of = |(file, content): (&File, &PolicyFile)| {
             let rows = content.network.http.as_ref()?;
             Some(draft::placed(rows, file.origins()))
         };
-        let bounds = self.general().filter_map(of).collect();
+        let bounds: Vec<_> = self.general().filter_map(of).collect();
+        let passed = PassedHosts::of(own, &bounds);
+        for Credential { name, hosts, .. } in credentials {
+            let checked = passed.check_credential(name, hosts);
+            checked.map_err(NetworkError::from)?;
+        }
         let rules = HttpRules::new(own, &network.expanded(), bounds);
         Ok(rules.map_err(NetworkError::from)?)
     }

@@ -370,7 +370,6 @@ mod tests {
             set_mode(&self.file(), 0o644);
         }
 
-        /// Reads the user's file.
         fn read(&self) -> Result<Option<String>, FileFault> {
             let variable =
                 |name: &str| (name == "XDG_CONFIG_HOME").then(|| OsString::from(self.0.path()));

@@ -139,6 +139,24 @@ fetch('https://api.example/node', { headers: { authorization: 'Bearer ' + proces
   .catch(error => { console.log(String(error), String(error.cause)); process.exit(1) })
 """
 NPM = "export npm_config_registry=https://npm.example/ npm_config_fetch_retries=0 npm_config_update_notifier=false"
+AWS = r"""
+: ${AWS_ACCESS_KEY_ID:=AKIANONOFTHEGATEWAYS} ${AWS_SECRET_ACCESS_KEY:=none}
+export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_DEFAULT_REGION=eu-central-1 AWS_EC2_METADATA_DISABLED=true AWS_MAX_ATTEMPTS=1 PATH=$KIT/aws/bin:$PATH
+test -z "$AWS_SESSION_TOKEN"
+echo $N > small; head -c 20971520 /dev/urandom > large
+for size in small large; do
+    aws s3 cp --no-progress $size s3://work/$N/$size; aws s3 cp --no-progress s3://work/$N/$size $size.back; cmp $size $size.back
+done
+aws s3 ls s3://work/$N/ | grep 20971520
+aws sts get-caller-identity | grep user/me
+aws dynamodb put-item --table-name t --item "{\"k\":{\"S\":\"$N\"}}"
+aws dynamodb scan --table-name t | grep "\"$N\""
+for words in "sts assume-role --role-arn arn:aws:iam::123456789012:role/r --role-session-name session" "sts get-session-token" \
+    "iam create-access-key" "s3api put-bucket-acl --bucket work --acl public-read"; do
+    ! aws $words > refused 2>&1; grep -q 'new credentials\|403' refused || { cat refused; exit 1; }
+done
+echo stored and read
+"""
 REDIS = "$KIT/root/usr/bin/redis-cli -h redis.example"
 OWN = "`OWN_TOKEN`, its own variable"
 
@@ -174,6 +192,7 @@ mkdir ../two; cd ../two; echo '{"private":true}' > package.json; npm install --n
     Row("grpcio", "grpc", "grpc.example", GRPC, "echoed", OWN),
     Row("websockets", "ws", "ws.example", WEBSOCKETS, "echoed", OWN),
     Row("ws", "ws", "ws.example", WS, "echoed", OWN),
+    Row("aws", "moto", "sts.eu-central-1.amazonaws.com", AWS, "stored and read", "`AWS_ACCESS_KEY_ID`"),
     Row("psql", "postgres", "db.example", "psql -w -h db.example -U me -d postgres -Atc 'select 6 * 7'", "42", needs=("psql",)),
     Row("redis-cli", "redis", "redis.example", f"test \"$({REDIS} set key$N value)\" = OK; {REDIS} get key$N", "value"),
     Row("ssh", "ssh", "ssh.example", "cp $FOLDER/user-key key; chmod 600 key; ssh -i key -o BatchMode=yes -o StrictHostKeyChecking=no -o ConnectTimeout=60 $SSH_USER@ssh.example echo here",

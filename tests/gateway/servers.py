@@ -20,6 +20,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 START_S = 120
 VALUE = "the-real-value-of-the-token-0123456789"
+REGION = "eu-central-1"
+# Of AWS, the names that its client makes by itself from service, region and bucket.
+AWS = (f"work.s3.{REGION}", f"s3.{REGION}", f"sts.{REGION}", f"dynamodb.{REGION}", "iam")
 # Hosts with TLS, by the server that each of them is, and what it offers.
 TLS = {
     "github.com": ("web", ["http/1.1"]),
@@ -30,6 +33,7 @@ TLS = {
     "pypi.example": ("pypi", ["http/1.1"]),
     "grpc.example": ("grpc", ["h2"]),
     "ws.example": ("ws", ["http/1.1"]),
+    **{f"{name}.amazonaws.com": ("moto", ["http/1.1"]) for name in AWS},
 }
 # Hosts without.
 RAW = {"ssh.example:22": "ssh", "redis.example:6379": "redis", "db.example:5432": "postgres"}
@@ -49,6 +53,8 @@ class Servers:
         self.running: list[subprocess.Popen] = []
         self.missing: dict[str, str] = {}
         self.tokens = dict.fromkeys(("npm", "other"), VALUE)
+        # What no cell may see.
+        self.secrets = [VALUE]
         # Some refuse to be root.
         self.user = getpass.getuser() if os.geteuid() else "lazaret-test"
 
@@ -109,6 +115,7 @@ class Servers:
         self.web()
         self.npm()
         self.pypi(python)
+        self.moto()
         self.run("redis", [self.into / "root/usr/bin/redis-server", "--port", self.ports["redis"], "--bind", "127.0.0.1", "--save", ""])
         self.ssh()
         self.postgres()
@@ -212,6 +219,7 @@ web: {{enable: false}}
         request = urllib.request.Request(url, user, {"Content-Type": "application/json"}, method="PUT")
         with urllib.request.urlopen(request, timeout=START_S) as answer:
             self.tokens["npm"] = json.load(answer)["token"]
+            self.secrets.append(self.tokens["npm"])
 
     def pypi(self, python: Path) -> None:
         at = self.path("pypi")
@@ -220,6 +228,27 @@ web: {{enable: false}}
         (at / "users").write_text(f"__token__:{{SHA}}{digest}\n")
         options = ["--port", self.ports["pypi"], "--interface", "127.0.0.1", "--passwords", at / "users", "--authenticate", "update,download,list"]
         self.run("pypi", [python, "-m", "pypiserver", "run", *options, "--overwrite", "--disable-fallback", at / "packages"])
+
+    def moto(self) -> None:
+        """AWS: it checks signatures once a user with a key and a policy is there, which takes three requests."""
+        programs, at = self.into / "aws/bin", self.path("moto")
+        self.run("moto", [programs / "moto_server", "-H", "127.0.0.1", "-p", self.ports["moto"]], INITIAL_NO_AUTH_ACTION_COUNT="3")
+        known = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none", "AWS_CONFIG_FILE": str(at / "config"), "AWS_DEFAULT_REGION": REGION}
+
+        def aws(*words: str) -> str:
+            command = [programs / "aws", "--endpoint-url", f"http://127.0.0.1:{self.ports['moto']}", "--output", "json", *words]
+            return subprocess.run(command, cwd=at, env=os.environ | known, capture_output=True, text=True, check=True).stdout
+
+        aws("iam", "create-user", "--user-name", "me")
+        key = json.loads(aws("iam", "create-access-key", "--user-name", "me"))["AccessKey"]
+        every = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+        aws("iam", "put-user-policy", "--user-name", "me", "--policy-name", "every", "--policy-document", json.dumps(every))
+        known |= {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+        aws("s3", "mb", "s3://work")
+        table = ["--attribute-definitions", "AttributeName=k,AttributeType=S", "--key-schema", "AttributeName=k,KeyType=HASH"]
+        aws("dynamodb", "create-table", "--table-name", "t", "--billing-mode", "PAY_PER_REQUEST", *table)
+        self.tokens["aws"] = f"aws_access_key_id = {key['AccessKeyId']}\naws_secret_access_key = {key['SecretAccessKey']}"
+        self.secrets.append(key["SecretAccessKey"])
 
     def as_user(self, command: list) -> list:
         if os.geteuid():

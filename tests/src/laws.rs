@@ -7,11 +7,12 @@ pub mod imports;
 pub mod of_tests;
 pub mod pages;
 pub mod source;
+pub mod tokens;
 pub mod type_names;
 pub mod words;
 
 use crate::programs;
-use imports::Imports;
+use imports::{Along, Imports};
 use serde_json::Value;
 use source::{PerText, code_only, functions, rust_files};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +39,7 @@ executor-credentials: broker-protocol policies executor-sys executor-spec execut
 executor-denials: broker-protocol policies policies-guard executor-spec executor-layers
 executor-worker: broker-protocol policies policies-guard executor-sys executor-spec executor-layers
 # An ordinary program outside the trusted computing base.
-executor-attack: broker-protocol
+executor-attack:
 executor-trace:
 executor: broker-protocol policies policies-guard executor-sys executor-spec executor-layers executor-supervisor executor-cell
     executor-audit executor-project executor-leases executor-credentials executor-denials executor-peers
@@ -55,15 +56,15 @@ orchestrator-results: broker-protocol policies orchestrator-text
 orchestrator-web: orchestrator-gateway broker-protocol policies orchestrator-text orchestrator-reach orchestrator-http
     orchestrator-results
 orchestrator-engine: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results
-orchestrator-tools: broker-protocol policies policies-guard orchestrator-text orchestrator-reach orchestrator-confine orchestrator-results orchestrator-web
+orchestrator-tools: lazaret-fakes broker-protocol policies policies-guard orchestrator-text orchestrator-reach orchestrator-confine orchestrator-results orchestrator-web
     orchestrator-engine
 orchestrator-wire: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine
-orchestrator-launch: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-engine orchestrator-launch
+orchestrator-launch: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-engine
 orchestrator-run: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-engine orchestrator-wire
     orchestrator-launch
-orchestrator-agent: broker-protocol policies orchestrator-text orchestrator-http orchestrator-confine orchestrator-results orchestrator-web
+orchestrator-agent: lazaret-fakes broker-protocol policies orchestrator-text orchestrator-http orchestrator-confine orchestrator-results orchestrator-web
     orchestrator-engine orchestrator-wire orchestrator-tools
-orchestrator-records: broker-protocol policies orchestrator-text orchestrator-signature orchestrator-launch orchestrator-agent
+orchestrator-records: broker-protocol policies orchestrator-text orchestrator-signature orchestrator-launch
 orchestrator-config-edit: broker-protocol policies policies-guard orchestrator-text orchestrator-confine orchestrator-launch
 orchestrator-lines: broker-protocol policies orchestrator-results orchestrator-engine orchestrator-wire orchestrator-tools
     orchestrator-launch orchestrator-records
@@ -73,13 +74,13 @@ orchestrator-mcp-client: broker-protocol policies orchestrator-text orchestrator
     orchestrator-config-edit
 orchestrator-hooks: broker-protocol orchestrator-confine orchestrator-results orchestrator-engine orchestrator-tools orchestrator-launch
     orchestrator-records
-orchestrator-keys: policies orchestrator-text orchestrator-confine orchestrator-http
+orchestrator-keys: lazaret-fakes policies orchestrator-text orchestrator-confine orchestrator-http
 orchestrator-terminal: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine orchestrator-wire
     orchestrator-launch orchestrator-agent orchestrator-records
 orchestrator-serve: broker-protocol policies orchestrator-text orchestrator-http orchestrator-confine orchestrator-engine orchestrator-wire orchestrator-tools
     orchestrator-agent orchestrator-mcp-server orchestrator-mcp-client
 orchestrator-telemetry: broker-protocol orchestrator-text orchestrator-http orchestrator-web orchestrator-records
-orchestrator-doctor: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine
+orchestrator-doctor: lazaret-fakes broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine
     orchestrator-records orchestrator-wire orchestrator-launch
 orchestrator-why: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine
     orchestrator-launch
@@ -89,7 +90,7 @@ orchestrator-sandboxd: broker-protocol policies orchestrator-text orchestrator-c
     orchestrator-launch
 orchestrator-acp: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine
     orchestrator-tools orchestrator-launch orchestrator-config-edit
-orchestrator: broker-protocol policies policies-guard orchestrator-text orchestrator-http orchestrator-confine orchestrator-results
+orchestrator: lazaret-fakes broker-protocol policies policies-guard orchestrator-text orchestrator-http orchestrator-confine orchestrator-results
     orchestrator-web orchestrator-engine orchestrator-wire orchestrator-tools orchestrator-launch orchestrator-run orchestrator-agent
     orchestrator-records orchestrator-config-edit orchestrator-lines orchestrator-mcp-server orchestrator-mcp-client orchestrator-hooks
     orchestrator-keys orchestrator-terminal orchestrator-serve orchestrator-telemetry orchestrator-doctor orchestrator-why
@@ -97,7 +98,8 @@ orchestrator: broker-protocol policies policies-guard orchestrator-text orchestr
 # `policies` and its guard are used to fuzz their parsers, the last two for the features that other crates' tests want of them; the
 # programs are tested from outside.
 lazaret-kernels: lazaret-tests
-lazaret-tests: broker-protocol policies policies-guard orchestrator-confine orchestrator-gateway
+lazaret-fakes: broker-protocol
+lazaret-tests: lazaret-fakes broker-protocol policies policies-guard orchestrator-confine orchestrator-gateway
 ";
 
 /// Programs, and the processes that are forks of the broker and run the code of one crate: the session's warden and its cells.
@@ -221,7 +223,13 @@ pub fn crates_belong_to_processes(root: &Path) -> Violations {
     let listed = rows(LINKED_INTO);
     let mut violations = Violations::new();
     for (name, processes) in &linked {
-        let allowed = listed.get(&**name).map_or(&["lazaret"][..], Vec::as_slice);
+        // Those of tests are linked into nothing.
+        let unlisted: &[&str] = if name.starts_with("lazaret-") {
+            &[]
+        } else {
+            &["lazaret"]
+        };
+        let allowed = listed.get(&**name).map_or(unlisted, Vec::as_slice);
         if processes != allowed {
             violations.push(format!(
                 "{name} is linked into {}, and not into {}",
@@ -335,16 +343,20 @@ impl Crate {
             .sum()
     }
 
-    /// Circular imports, each as its files below `root`.
-    pub fn circles(&self, root: &Path) -> Vec<String> {
+    /// Circles of files along some edges, each as its files below `root`.
+    pub fn circles(&self, root: &Path, along: Along) -> Vec<String> {
         let short = |file: &&Path| {
             file.strip_prefix(root)
                 .unwrap_or(file)
                 .display()
                 .to_string()
         };
-        let named = |circle: &Vec<&Path>| circle.iter().map(short).collect::<Vec<_>>().join(" ");
-        self.imports.circles().iter().map(named).collect()
+        let named = |circle: &Vec<&Path>| {
+            let mut files: Vec<String> = circle.iter().map(short).collect();
+            files.sort();
+            files.join(" ")
+        };
+        self.imports.circles(along).iter().map(named).collect()
     }
 
     /// The number of packages it is built from, including itself, if it is a process: to list those of every crate takes as long as all
@@ -368,12 +380,51 @@ fn before_tests(text: &str) -> &str {
 /// No circular imports between the files of a crate.
 pub fn no_circles(root: &Path) -> Violations {
     let circles = |one: &Crate| {
-        one.circles(root)
+        one.circles(root, Along::Imports)
             .into_iter()
             .map(|files| format!("circle in {}: {files}", one.name))
             .collect::<Vec<_>>()
     };
     or_error(crates(root).map(|crates| crates.iter().flat_map(circles).collect()))
+}
+
+/// Files call each other's methods in a circle only where `tests/circles.toml` says why. Only crates that are there are compared, so
+/// that a copy of some can be checked.
+pub fn circles_of_calls_have_reasons(root: &Path) -> Violations {
+    let crates = match crates(root) {
+        Ok(crates) => crates,
+        Err(error) => return vec![error],
+    };
+    let listed = match reasons(root, "tests/circles.toml") {
+        Ok(listed) => listed,
+        Err(error) => return vec![format!("tests/circles.toml: {error}")],
+    };
+    let found: BTreeSet<String> = circles_of_calls(&crates, root);
+    let is_here = |circle: &&String| {
+        let name = circle.split(':').next().unwrap_or_default();
+        crates.iter().any(|one| one.name == name)
+    };
+    let new = found.iter().filter(|circle| !listed.contains_key(*circle));
+    let new = new.map(|circle| format!("tests/circles.toml has no reason for: {circle}"));
+    let stale = listed.keys().filter(|circle| !found.contains(*circle));
+    let stale = stale
+        .filter(is_here)
+        .map(|circle| format!("in tests/circles.toml only: {circle}"));
+    let silent = listed.iter().filter(|(_, why)| why.trim().is_empty());
+    let silent = silent.map(|(circle, _)| format!("tests/circles.toml has no reason: {circle}"));
+    new.chain(stale).chain(silent).collect()
+}
+
+/// Circles that there are only because method calls are counted, each as its crate and files.
+pub fn circles_of_calls(crates: &[Crate], root: &Path) -> BTreeSet<String> {
+    let circles = |one: &Crate| {
+        let by_imports = one.circles(root, Along::Imports);
+        let all = one.circles(root, Along::ImportsAndCalls).into_iter();
+        all.filter(|files| !by_imports.contains(files))
+            .map(|files| format!("{}: {files}", one.name))
+            .collect::<Vec<_>>()
+    };
+    crates.iter().flat_map(circles).collect()
 }
 
 /// No crate is larger than a person can keep in mind.
@@ -507,7 +558,7 @@ pub fn early_returns(root: &Path) -> Result<BTreeMap<String, String>, String> {
 
 /// Where tests wait for a time, `tests/waits.toml` says why, and nowhere else.
 pub fn waits_have_reasons(root: &Path) -> Violations {
-    let listed = match waits_listed(root) {
+    let listed = match reasons(root, "tests/waits.toml") {
         Ok(listed) => listed,
         Err(error) => return vec![format!("tests/waits.toml: {error}")],
     };
@@ -525,10 +576,18 @@ pub fn waits_have_reasons(root: &Path) -> Violations {
     new.chain(stale).chain(silent).collect()
 }
 
-fn waits_listed(root: &Path) -> Result<BTreeMap<String, String>, String> {
-    let text =
-        fs::read_to_string(root.join("tests/waits.toml")).map_err(|error| error.to_string())?;
+/// A list of places or the like, each with the reason why it may be so.
+fn reasons(root: &Path, file: &str) -> Result<BTreeMap<String, String>, String> {
+    let text = fs::read_to_string(root.join(file)).map_err(|error| error.to_string())?;
     toml::from_str(&text).map_err(|error| error.to_string())
+}
+
+/// Functions with more than `min` tokens, each by its file and name.
+///
+/// # Errors
+/// If something cannot be read.
+pub fn long_functions(root: &Path, min: usize) -> Result<BTreeMap<String, usize>, String> {
+    tokens::above(root, &sources(root), min)
 }
 
 /// Every Rust file of the workspace, without duplicates: a member may lie inside another.

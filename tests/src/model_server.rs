@@ -1,6 +1,6 @@
 //! A model server on this machine: answers each request with the next reply, and records the requests.
 
-use crate::serving::Serving;
+use crate::Serving;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

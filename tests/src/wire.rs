@@ -6,7 +6,7 @@ use crate::sys;
 use crate::world::World;
 use broker_protocol::{
     Bash, CallId, Challenge, Command, Decoder, Ended, Extent, FileAnswer, FileRead, FromBroker,
-    Grant, Hello, Open, Opened, Outcome, Request, Stdin, ToBroker, Trust, Ungranted, Usage, Zone,
+    Grant, Hello, Open, Opened, Outcome, Request, Stdin, ToBroker, Ungranted, Usage, Zone,
     ZonePath, encode, frame,
 };
 use std::io::{self, Read, Write};
@@ -297,22 +297,8 @@ pub fn opening(world: &World) -> Open {
     let text = |path: &std::path::Path| path.to_str().expect("our paths are text").to_owned();
     let (project, central) = (text(&world.project), text(&world.central));
     Open {
-        project,
-        central,
-        profile: String::new(),
         spare: 1,
-        scope: None,
-        trust: Trust::Autonomous,
-        capture: None,
-        network: None,
-        image: None,
-        read: Vec::new(),
-        write: Vec::new(),
-        throw_away: false,
-        reveal: Vec::new(),
-        answer_s: None,
-        names: Vec::new(),
-        file_leases: false,
+        ..lazaret_fakes::open(&project, &central)
     }
 }
 

@@ -190,8 +190,8 @@ fn a_proxy_that_refuses_is_named_to_the_user(place: Place) {
     assert!(asking.server.asked().is_empty());
 }
 
-place_test!(what_is_closed_stays_closed_behind_a_proxy);
-fn what_is_closed_stays_closed_behind_a_proxy(place: Place) {
+place_test!(closed_hosts_stay_closed_behind_a_proxy);
+fn closed_hosts_stay_closed_behind_a_proxy(place: Place) {
     let (asking, proxy) = (Asking::new(place), ConnectProxy::open());
     for names in [false, true] {
         let gateway = format!("{}\nproxy_names = {names}", proxy.line());

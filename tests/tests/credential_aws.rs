@@ -115,8 +115,8 @@ impl Aws {
     }
 }
 
-place_test!(what_a_cell_signs_with_a_placeholder_arrives_signed_with_the_key);
-fn what_a_cell_signs_with_a_placeholder_arrives_signed_with_the_key(place: Place) {
+place_test!(request_signed_with_a_placeholder_arrives_signed_with_the_key);
+fn request_signed_with_a_placeholder_arrives_signed_with_the_key(place: Place) {
     let aws = Aws::start(place);
     let world = &aws.0.world;
     // The controls: the host accepts this client with the key, and nobody else's.

@@ -5,9 +5,9 @@
 //! this machine are named and not counted.
 
 use broker_protocol::Tier;
+use lazaret_fakes::Listener;
 use lazaret_tests::process::{self, Process, Running};
 use lazaret_tests::rows::{self, Verdict};
-use lazaret_tests::serving::Listener;
 use lazaret_tests::sys::{SharedSegment, let_inherit};
 use lazaret_tests::world::unique;
 use lazaret_tests::{LIMIT, Place, Serving, Session, User, World, once_test, place_test, run};

@@ -1,43 +1,32 @@
 //! A company's proxy: which connections of cells go through it, what it is told, and what it can do.
 
+use lazaret_fakes::PongServer;
 use lazaret_tests::approval::audited;
 use lazaret_tests::connect_proxy::{ConnectProxy, REFUSALS};
 use lazaret_tests::session::Answer;
-use lazaret_tests::{LIMIT, Place, Serving, Session, World, place_test, run};
+use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
 
 const LOGIN: &str = "somebody:the-password-of-the-proxy";
 
 /// A server of this machine that answers each request with `pong`, and the world of a user whose cells reach it.
 struct Company {
     world: World,
-    port: u16,
-    _serving: Serving,
+    server: PongServer,
 }
 
 impl Company {
     fn new(place: Place) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let serving = Serving::start(listener, |mut client| {
-            let _ = client.read(&mut [0; 4096]);
-            let _ = client.write_all(
-                b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\npong",
-            );
-        });
         Self {
             world: World::new(place),
-            port,
-            _serving: serving,
+            server: PongServer::start(),
         }
     }
 
     /// The user's policy with these lines in `[gateway]`.
     fn text(&self, gateway: &str) -> String {
-        let place = format!("['localhost:{}']", self.port);
+        let place = format!("['localhost:{}']", self.server.port);
         format!(
             "version = 1\n[gateway]\n{gateway}\n[profile.net.network]\nallow = {place}\nprivate = {place}\n\
              [profile.public.network]\nallow = {place}\n"
@@ -59,7 +48,7 @@ impl Company {
     fn ask(&self, session: &mut Session) -> Answer {
         session.bash(&format!(
             "curl -sS -m 30 --noproxy '' http://localhost:{}/ 2>&1",
-            self.port
+            self.server.port
         ))
     }
 
@@ -73,7 +62,7 @@ impl Company {
 place_test!(connections_of_cells_go_through_the_policys_proxy);
 fn connections_of_cells_go_through_the_policys_proxy(place: Place) {
     let (company, proxy) = (Company::new(place), ConnectProxy::open());
-    let (port, line) = (company.port, proxy.line());
+    let (port, line) = (company.server.port, proxy.line());
     company.define("");
     company.pong(&[]);
     assert!(proxy.take().is_empty(), "the control");
@@ -194,7 +183,7 @@ fn the_guard_judges_what_goes_through_a_proxy(place: Place) {
         );
         let address = format!(
             "curl -sS -m 30 --noproxy '' http://127.0.0.1:{}/",
-            company.port
+            company.server.port
         );
         let refused = session.bash(&address).result.to_string();
         assert!(!refused.contains("pong"), "{refused}");
@@ -246,7 +235,7 @@ fn doctor_asks_the_proxy_for_a_host_of_the_policy_and_for_nothing_else(place: Pl
         let report: Value = serde_json::from_str(&run(&mut command, LIMIT).success()).unwrap();
         report["network"]["proxyAnswers"].clone()
     };
-    let target = format!("localhost:{}", company.port);
+    let target = format!("localhost:{}", company.server.port);
     company.define("");
     assert_eq!(doctor("net"), Value::Null, "the control");
     let proxy = ConnectProxy::open();

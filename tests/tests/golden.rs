@@ -377,22 +377,10 @@ fn zone(path: &str) -> ZonePath {
 fn to_broker() -> Vec<(&'static str, ToBroker)> {
     let call = |request| ToBroker::Call { call: 7, request };
     let open = Open {
-        project: "/p".into(),
-        central: "/c".into(),
         profile: "rust".into(),
         spare: 2,
-        scope: None,
         trust: Trust::Guided,
-        capture: None,
-        network: None,
-        image: None,
-        read: Vec::new(),
-        write: Vec::new(),
-        throw_away: false,
-        reveal: Vec::new(),
-        answer_s: None,
-        names: Vec::new(),
-        file_leases: false,
+        ..lazaret_fakes::open("/p", "/c")
     };
     let scoped = Open {
         scope: Some(scope()),
@@ -1142,17 +1130,10 @@ fn layers() -> Vec<LayerReport> {
 
 fn opened() -> Opened {
     Opened {
-        project: "/p".into(),
-        central: "/c".into(),
-        profile: "default".into(),
         policy: Digest([2; 32]),
         tier: Tier::Flat,
         layers: layers(),
-        session: "5e".repeat(16),
-        also_closed: vec![],
-        over_bounds: 0,
-        notices: vec![],
-        network: None,
+        ..lazaret_fakes::opened(0)
     }
 }
 

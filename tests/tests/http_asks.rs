@@ -261,8 +261,8 @@ fn a_gateway_killed_before_the_answer_sends_nothing(place: Place) {
     assert_eq!(session.answer_within("b", LIMIT).success(), "200 ");
 }
 
-place_test!(where_nobody_can_be_asked_nothing_is_sent);
-fn where_nobody_can_be_asked_nothing_is_sent(place: Place) {
+place_test!(no_request_is_sent_if_nobody_can_be_asked);
+fn no_request_is_sent_if_nobody_can_be_asked(place: Place) {
     let hosts = Asking::start(place, "");
     let run = |profile: &str| {
         let options = ["--profile", profile];

@@ -41,8 +41,12 @@ struct Hosts {
 
 impl Hosts {
     fn start(place: Place) -> Self {
+        Self::with(place, SERVER)
+    }
+
+    fn with(place: Place, server: &str) -> Self {
         let world = World::new(place);
-        let server = TlsHost::start(&world, &["localhost"], SERVER);
+        let server = TlsHost::start(&world, &["localhost"], server);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let plain = listener.local_addr().unwrap().port();
         let plain_seen = Arc::new(Mutex::new(Vec::new()));
@@ -478,6 +482,69 @@ fn a_rule_that_cannot_hold_is_an_error_with_its_line(place: Place) {
         (3, &"deny".into()),
         "{rules:?}"
     );
+}
+
+/// Wants a certificate of its clients, and says so in the handshake, as TLS 1.2 has it.
+const WANTS: &str = r"
+import ssl
+load = ssl.SSLContext.load_cert_chain
+def wanting(self, *files):
+    self.verify_mode, self.maximum_version = ssl.CERT_REQUIRED, ssl.TLSVersion.TLSv1_2
+    self.load_verify_locations('ca.pem')
+    load(self, *files)
+ssl.SSLContext.load_cert_chain = wanting
+";
+
+place_test!(a_host_that_wants_its_clients_certificate_is_named_and_passes_by_the_policy);
+fn a_host_that_wants_its_clients_certificate_is_named_and_passes_by_the_policy(place: Place) {
+    let hosts = Hosts::with(place, &format!("{WANTS}{SERVER}"));
+    let part = |name: &str| fs::read(hosts.server.authority().with_file_name(name)).unwrap();
+    // The host's own will do: it is of the authority that it believes.
+    hosts
+        .world
+        .put("client", [part("host.pem"), part("host.key")].concat());
+    let authority = String::from_utf8(part("ca.pem")).unwrap();
+    hosts.world.put("authority", authority);
+    let get = |options: &str| hosts.curl(&format!("--cacert authority {options}"), "/x");
+    let run = |script: &str| hosts.run(&["--profile", "ruled"], script);
+    // A rule has the gateway open the connection, and that has no such certificate.
+    hosts.define("&&\nhost = 'localhost'\naction = 'allow'", "");
+    let opened = run(&hosts.curl("--cert client", "/x"));
+    assert!(opened.text().contains("502"), "{}", opened.text());
+    let why = opened.errors();
+    assert!(
+        why.contains("ended the TLS handshake with the gateway") && why.contains("tls = \"pass\""),
+        "{why}"
+    );
+    assert!(hosts.sent().is_empty());
+    let pass = "&&\nhost = 'localhost'\ntls = 'pass'";
+    hosts.define(pass, "");
+    let passed = run(&get("--cert client"));
+    assert!(passed.text().contains("200"), "{}", passed.text());
+    assert_eq!(hosts.sent(), ["GET /x"]);
+    // The control: the host sees the program's own certificate, and wants it.
+    let without = run(&get(""));
+    assert!(!without.text().contains("200"), "{}", without.text());
+    let deny = "[[network.http]]\nhost = 'localhost'\naction = 'deny'";
+    let token = hosts.world.home.join("token");
+    hosts.world.write(&token, "a-value-of-a-token");
+    let credential = format!(
+        "{pass}\n[profile.ruled]\ncredentials = ['own']\n[credential.own]\nfrom = {{ file = '{}' }}\n\
+         hosts = ['localhost:{}']\nattach = 'bearer'\nenv = ['OWN_TOKEN']\nuses = [{{ path = '/**' }}]",
+        token.display(),
+        hosts.server.port
+    );
+    for (rules, bounds, want) in [
+        (pass, deny, "whose connections pass unopened by"),
+        (&*credential, "", "and credential `own` is for that host"),
+    ] {
+        hosts.define(rules, bounds);
+        let refused = run("true");
+        let why = refused.errors();
+        assert!(refused.code() != 0 && why.contains(want), "{why}");
+        assert!(why.contains("settings/lazaret/policy.toml:"), "{why}");
+    }
+    assert_eq!(hosts.sent(), ["GET /x"]);
 }
 
 const NAMES: [&str; 3] = ["npm.example", "pypi.example", "git.example"];

@@ -8,68 +8,16 @@ use broker_protocol::{
     CallId, Challenge, Coverage, ErrorKind, Extent, FromBroker, Grant, GrantFault, Lease,
     NetworkRequest, Open, Outcome, Request, ToBroker, Wants,
 };
+use lazaret_fakes::PongServer;
 use lazaret_tests::approval::{Approver, asked, audited, dressed, runtime};
 use lazaret_tests::process::until;
 use lazaret_tests::terminal::Terminal;
 use lazaret_tests::wire::{opening, shell, yes};
-use lazaret_tests::{Broker, LIMIT, Place, Serving, Session, World, place_test, run};
+use lazaret_tests::{Broker, LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-
-/// A server of this machine that answers each request with `pong`, and holds what comes as `HOLD`.
-struct Server {
-    port: u16,
-    hits: Arc<AtomicUsize>,
-    _serving: Serving,
-}
-
-impl Server {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, hits) = (
-            listener.local_addr().unwrap().port(),
-            Arc::new(AtomicUsize::new(0)),
-        );
-        let counted = hits.clone();
-        let serving = Serving::start(listener, move |mut client| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            let mut request = [0; 4096];
-            let length = client.read(&mut request).unwrap_or(0);
-            if request[..length].starts_with(b"HOLD") {
-                let _ = client.write_all(b"held\n");
-                let _ = client.read(&mut request);
-                return;
-            }
-            let _ = client.write_all(
-                b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\npong",
-            );
-        });
-        Self {
-            port,
-            hits,
-            _serving: serving,
-        }
-    }
-
-    fn hits(&self) -> usize {
-        self.hits.load(Ordering::SeqCst)
-    }
-
-    fn host(&self) -> String {
-        format!("localhost:{}", self.port)
-    }
-
-    /// Asks it by the relay. Clients leave out a proxy for the own machine; here the name stands for a host of the internet.
-    fn ask(&self) -> String {
-        format!("curl -sS --noproxy '' http://{}/", self.host())
-    }
-}
 
 /// A world whose policy opens the addresses of this machine, by no name; and has these lines.
 fn world(place: Place, lines: &str) -> World {
@@ -95,7 +43,7 @@ fn start(session: &mut Session, id: &str, command: &str, hosts: &[&str]) {
 
 place_test!(a_host_is_granted_to_one_call_and_no_other);
 fn a_host_is_granted_to_one_call_and_no_other(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let (world, host) = (world(place, ""), server.host());
     let mut session = session(&world, &["--leases"]);
     let before = session.bash(&server.ask()).result;
@@ -162,7 +110,7 @@ fn a_host_is_granted_to_one_call_and_no_other(place: Place) {
 
 place_test!(revoked_host_grant_of_a_session_ends);
 fn revoked_host_grant_of_a_session_ends(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let (world, host) = (world(place, ""), server.host());
     let mut first = session(&world, &["--leases"]);
     start(&mut first, "a", &server.ask(), &[&host]);
@@ -363,7 +311,7 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
 
 place_test!(nobody_is_asked_where_nobody_answers);
 fn nobody_is_asked_where_nobody_answers(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let world = world(place, "");
     let mut quiet = session(&world, &[]);
     start(&mut quiet, "a", &server.ask(), &[&server.host()]);
@@ -386,7 +334,7 @@ fn nobody_is_asked_where_nobody_answers(place: Place) {
 
 place_test!(host_that_cannot_be_granted_is_refused_with_its_reason);
 fn host_that_cannot_be_granted_is_refused_with_its_reason(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let world = world(place, "[network]\nallow = ['localhost']");
     let mut session = session(&world, &["--leases", "--trust", "guided"]);
     for (host, why) in [
@@ -451,7 +399,7 @@ fn host_that_cannot_be_granted_is_refused_with_its_reason(place: Place) {
 
 place_test!(a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere);
 fn a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let world = world(
         place,
         "[approval]\ntimeout_s = 600\nchannel = 'separate'\nterminal = false",
@@ -519,7 +467,7 @@ fn a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere(place: Pl
 
 place_test!(a_person_at_a_terminal_is_asked_and_the_command_runs_again);
 fn a_person_at_a_terminal_is_asked_and_the_command_runs_again(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let world = world(place, "");
     let start = |script: &str| {
         let mut command = dressed(&world, world.lazaret("run"));
@@ -577,7 +525,7 @@ fn a_person_at_a_terminal_is_asked_and_the_command_runs_again(place: Place) {
 
 place_test!(always_is_written_into_the_users_own_file);
 fn always_is_written_into_the_users_own_file(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let world = world(place, "# Mine");
     let file = world.policy();
     let before = fs::read_to_string(&file).unwrap();
@@ -622,7 +570,7 @@ fn always_is_written_into_the_users_own_file(place: Place) {
         )
     };
     assert_eq!(pipe(&server.ask()).success(), "pong");
-    let other = Server::start();
+    let other = PongServer::start();
     assert!(
         !pipe(&format!("{}; true", other.ask()))
             .text()

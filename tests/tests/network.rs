@@ -4,50 +4,15 @@
 //! a policy opens by its `private` places; that a name on the list reaches no such address without is a test of its own.
 
 use broker_protocol::{ErrorKind, Failed, FromBroker, NetworkRequest, Open, ToBroker};
+use lazaret_fakes::PongServer;
 use lazaret_tests::approval::audited;
 use lazaret_tests::wire::{Received, opening};
-use lazaret_tests::{Broker, Finished, LIMIT, Place, Serving, Session, World, place_test, run};
+use lazaret_tests::{Broker, Finished, LIMIT, Place, Session, World, place_test, run};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::thread;
-
-/// A server of this machine: over HTTP it answers each request with `pong`, whatever was asked.
-struct Server {
-    port: u16,
-    hits: Arc<AtomicUsize>,
-    _serving: Serving,
-}
-
-impl Server {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, hits) = (
-            listener.local_addr().unwrap().port(),
-            Arc::new(AtomicUsize::new(0)),
-        );
-        let counted = hits.clone();
-        let serving = Serving::start(listener, move |mut client| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            let _ = client.read(&mut [0; 4096]);
-            let _ = client.write_all(
-                b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\npong",
-            );
-        });
-        Self {
-            port,
-            hits,
-            _serving: serving,
-        }
-    }
-
-    fn hits(&self) -> usize {
-        self.hits.load(Ordering::SeqCst)
-    }
-}
 
 /// A world whose user's policy has a profile `net`, with this table in its `network`, and what comes `behind`.
 fn world(place: Place, network: &str, behind: &str) -> World {
@@ -64,14 +29,14 @@ fn cell(world: &World, script: &str) -> Finished {
 }
 
 /// The places by which a policy allows the server, and a table that does.
-fn allowing(server: &Server) -> String {
+fn allowing(server: &PongServer) -> String {
     let port = server.port;
     format!("allow = ['localhost:{port}']\nprivate = ['localhost:{port}']")
 }
 
 place_test!(allowed_hosts_are_reached_by_the_clients_that_people_use);
 fn allowed_hosts_are_reached_by_the_clients_that_people_use(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let (world, port) = (world(place, &allowing(&server), ""), server.port);
     // Clients leave out a proxy for the own machine: here the name stands for a host of the internet.
     let script = format!(
@@ -103,7 +68,7 @@ fn allowed_hosts_are_reached_by_the_clients_that_people_use(place: Place) {
 
 place_test!(a_host_that_is_not_allowed_is_refused_named_and_recorded);
 fn a_host_that_is_not_allowed_is_refused_named_and_recorded(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let world = world(place, &allowing(&server), "");
     let done = cell(
         &world,
@@ -159,7 +124,7 @@ fn a_host_that_is_not_allowed_is_refused_named_and_recorded(place: Place) {
 place_test!(a_refused_host_stands_in_the_result);
 /// In every front end the result of the command says it: a program may hide what it was told.
 fn a_refused_host_stands_in_the_result(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let world = world(place, &allowing(&server), "");
     let wants = "curl -sS https://registry.npmjs.org/ >/dev/null 2>&1; curl -sS http://other.example:81/ >/dev/null 2>&1; true";
     let mut session = Session::start(world.configured("session").args(["--profile", "net"]));
@@ -244,7 +209,7 @@ attempt('dns', resolver)
 
 place_test!(nothing_goes_past_the_relay);
 fn nothing_goes_past_the_relay(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
     let udp = datagrams.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -289,7 +254,7 @@ fn nothing_goes_past_the_relay(place: Place) {
 
 place_test!(a_name_reaches_no_private_address_by_itself);
 fn a_name_reaches_no_private_address_by_itself(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let port = server.port;
     let world = world(place, "allow = ['*']", "");
     let names = [
@@ -384,7 +349,7 @@ fn programs_know_of_the_relay_where_there_is_one(place: Place) {
 
 place_test!(files_of_the_policy_bound_what_a_session_asks_for);
 fn files_of_the_policy_bound_what_a_session_asks_for(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let port = server.port;
     let asked = format!("localhost:{port}");
     let script = format!("curl -sS --noproxy '' http://localhost:{port}/");
@@ -452,7 +417,7 @@ fn files_of_the_policy_bound_what_a_session_asks_for(place: Place) {
 
 place_test!(a_repository_opens_no_host);
 fn a_repository_opens_no_host(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let world = World::new(place);
     let text = format!(
         "version = 1\n[profile.default.network]\n{}\n[network]\nallow = ['*']\n",
@@ -477,7 +442,7 @@ fn a_repository_opens_no_host(place: Place) {
 
 place_test!(a_session_carries_the_network_of_all_its_calls);
 fn a_session_carries_the_network_of_all_its_calls(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let (world, port) = (world(place, &allowing(&server), ""), server.port);
     let mut command = world.configured("session");
     command.args(["--profile", "net", "--allow-net", "pypi"]);
@@ -516,7 +481,7 @@ fn a_session_carries_the_network_of_all_its_calls(place: Place) {
 
 place_test!(a_flood_of_connections_leaves_the_session_alive);
 fn a_flood_of_connections_leaves_the_session_alive(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let (world, port) = (world(place, &allowing(&server), ""), server.port);
     world.put(
         "flood.py",
@@ -533,7 +498,7 @@ fn a_flood_of_connections_leaves_the_session_alive(place: Place) {
 place_test!(repeated_refusals_are_counted_in_the_records);
 /// A cell that asks for refused hosts in a loop wrote 15 to 20 KB a second into the records.
 fn repeated_refusals_are_counted_in_the_records(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let world = world(place, &allowing(&server), "");
     let ask = |names: &str| {
         format!(
@@ -586,7 +551,7 @@ fn drawn_listeners() -> Vec<SocketAddr> {
 
 place_test!(the_relay_of_a_flat_session_serves_its_cells_only, flat_only);
 fn the_relay_of_a_flat_session_serves_its_cells_only(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let (world, port) = (world(place, &allowing(&server), ""), server.port);
     let before = drawn_listeners();
     let mut command = world.configured("session");
@@ -635,7 +600,7 @@ except OSError as error: print(error.errno)\"");
 
 place_test!(the_relay_ends_with_its_session);
 fn the_relay_ends_with_its_session(place: Place) {
-    let server = Server::start();
+    let server = PongServer::start();
     let world = world(place, &allowing(&server), "");
     let mut command = world.configured("session");
     let mut session = Session::start(command.args(["--profile", "net"]));

@@ -3,6 +3,7 @@
 //!
 //! Each attack is run without a cell first, where it must work.
 
+use lazaret_fakes::EchoServer;
 use lazaret_tests::approval::audited;
 use lazaret_tests::process::{below, until};
 use lazaret_tests::{Finished, LIMIT, Place, Serving, Session, World, place_test};
@@ -11,32 +12,6 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
-
-/// A server of this machine that speaks first, as many databases do, and then answers each line with itself.
-struct Server {
-    port: u16,
-    _serving: Serving,
-}
-
-impl Server {
-    fn start(at: &str) -> Self {
-        let listener = TcpListener::bind((at, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let serving = Serving::start(listener, |mut client| {
-            let _ = client.write_all(b"hello\n");
-            let mut bytes = [0; 64 * 1024];
-            while let Ok(length @ 1..) = client.read(&mut bytes) {
-                if client.write_all(&bytes[..length]).is_err() {
-                    return;
-                }
-            }
-        });
-        Self {
-            port,
-            _serving: serving,
-        }
-    }
-}
 
 fn cell_with(world: &World, options: &[&str], script: &str) -> Finished {
     world.in_cell_with(&[&["--profile", "net"], options].concat(), script)
@@ -80,7 +55,7 @@ print('ok')
 
 place_test!(a_port_of_this_machine_is_reached_as_outside);
 fn a_port_of_this_machine_is_reached_as_outside(place: Place) {
-    let server = Server::start("::");
+    let server = EchoServer::start("::");
     let world = World::networked(place, "", &format!("connect = [{}]", server.port));
     world.put("ways.py", WAYS);
     let words = format!("python3 ways.py {} v6", server.port);
@@ -99,7 +74,7 @@ fn a_port_of_this_machine_is_reached_as_outside(place: Place) {
 
 place_test!(many_connections_are_no_fault_of_a_session_without_hosts);
 fn many_connections_are_no_fault_of_a_session_without_hosts(place: Place) {
-    let server = Server::start("127.0.0.1");
+    let server = EchoServer::start("127.0.0.1");
     let world = World::networked(place, "", &format!("connect = [{}]", server.port));
     let script = format!(
         "for i in $(seq 200); do read line <>/dev/tcp/127.0.0.1/{}; echo $line; done | sort | uniq -c | tr -s ' '",
@@ -116,7 +91,7 @@ fn many_connections_are_no_fault_of_a_session_without_hosts(place: Place) {
 place_test!(an_option_opens_a_port_of_a_server_on_either_family);
 fn an_option_opens_a_port_of_a_server_on_either_family(place: Place) {
     for at in ["127.0.0.1", "::1"] {
-        let server = Server::start(at);
+        let server = EchoServer::start(at);
         let world = World::networked(place, "", "");
         let script = format!("exec 3<>/dev/tcp/127.0.0.1/{} && head -1 <&3", server.port);
         let refused = cell_with(&world, &["-v"], &script);
@@ -187,7 +162,7 @@ attempt('socks-name', lambda: socks(b'localhost', open_))
 
 place_test!(nothing_else_of_this_machine_is_reached);
 fn nothing_else_of_this_machine_is_reached(place: Place) {
-    let (open, other) = (Server::start("::"), Server::start("::"));
+    let (open, other) = (EchoServer::start("::"), EchoServer::start("::"));
     let world = World::networked(
         place,
         "",
@@ -226,7 +201,7 @@ done
 "#;
 
 /// A server of HTTP that sends each client to the place that its path names: `HOST:PORT`.
-fn redirecting() -> Server {
+fn redirecting() -> (u16, Serving) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let serving = Serving::start(listener, |mut client| {
@@ -243,27 +218,23 @@ fn redirecting() -> Server {
         );
         let _ = client.write_all(answer.as_bytes());
     });
-    Server {
-        port,
-        _serving: serving,
-    }
+    (port, serving)
 }
 
 place_test!(a_service_at_an_open_port_sends_clients_to_no_closed_one);
 fn a_service_at_an_open_port_sends_clients_to_no_closed_one(place: Place) {
-    let open = redirecting();
+    let (port, _redirecting) = redirecting();
     let listener = TcpListener::bind("[::]:0").unwrap();
     let closed = listener.local_addr().unwrap().port();
     let _serving = Serving::start(listener, |mut client| {
         let _ = client.read(&mut [0; 4096]);
         let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nreached");
     });
-    let network = format!("connect = [{}]\nallow = ['*']", open.port);
+    let network = format!("connect = [{port}]\nallow = ['*']");
     let world = World::networked(place, "", &network);
     world.put("follow.sh", FOLLOW);
     let hosts = ["127.0.0.1", "localhost", "[::1]", "127.0.0.2", "0.0.0.0"];
     let ways = hosts.map(|host| format!("'{host}:{closed}'")).join(" ");
-    let port = open.port;
     let line = |with: &str| format!("OPEN={port} WITH=\"{with}\" bash follow.sh {ways}");
     let plain = line("-g --noproxy *");
     let outside = world.on_host(&format!("cd {} && {plain}", world.project.display()));
@@ -286,7 +257,7 @@ fn a_service_at_an_open_port_sends_clients_to_no_closed_one(place: Place) {
 
 place_test!(a_server_of_the_cell_comes_first);
 fn a_server_of_the_cell_comes_first(place: Place) {
-    let server = Server::start("127.0.0.1");
+    let server = EchoServer::start("127.0.0.1");
     let world = World::networked(place, "", &format!("connect = [{}]", server.port));
     world.put(
         "own.py",
@@ -310,7 +281,7 @@ print(ask())
 
 place_test!(files_that_bound_the_network_bound_ports);
 fn files_that_bound_the_network_bound_ports(place: Place) {
-    let server = Server::start("127.0.0.1");
+    let server = EchoServer::start("127.0.0.1");
     let port = server.port.to_string();
     let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && head -1 <&3");
     for (bound, opens) in [
@@ -338,7 +309,7 @@ fn files_that_bound_the_network_bound_ports(place: Place) {
 
 place_test!(a_gateway_that_ends_is_followed_by_one_with_the_same_ports);
 fn a_gateway_that_ends_is_followed_by_one_with_the_same_ports(place: Place) {
-    let server = Server::start("127.0.0.1");
+    let server = EchoServer::start("127.0.0.1");
     let world = World::networked(place, "", &format!("connect = [{}]", server.port));
     let mut session = session(&world);
     let ask = format!("exec 3<>/dev/tcp/127.0.0.1/{} && head -1 <&3", server.port);

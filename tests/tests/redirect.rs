@@ -3,56 +3,20 @@
 //! The hosts are names that nobody resolves: a company's proxy of the test leads them to its servers. Without the table of hosts the
 //! same programs find no name, which is the control of what works; the hosts that are allowed are the control of what does not.
 
+use lazaret_fakes::EchoServer;
 use lazaret_tests::approval::audited;
 use lazaret_tests::connect_proxy::ConnectProxy;
 use lazaret_tests::not_run;
 use lazaret_tests::process::until;
 use lazaret_tests::programs::need;
 use lazaret_tests::tls_host::TlsHost;
-use lazaret_tests::{Finished, LIMIT, Place, Serving, Session, User, World, place_test, run};
+use lazaret_tests::{Finished, LIMIT, Place, Session, User, World, place_test, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
-
-/// A server that speaks first, as many databases do, and then answers each line with itself; with all that it was sent.
-struct Server {
-    port: u16,
-    sent: Arc<Mutex<Vec<u8>>>,
-    _serving: Serving,
-}
-
-impl Server {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let sent = Arc::new(Mutex::new(Vec::new()));
-        let seen = sent.clone();
-        let serving = Serving::start(listener, move |mut client| {
-            let _ = client.write_all(b"hello\n");
-            let mut bytes = [0; 64 * 1024];
-            while let Ok(length @ 1..) = client.read(&mut bytes) {
-                seen.lock().unwrap().extend(&bytes[..length]);
-                if client.write_all(&bytes[..length]).is_err() {
-                    return;
-                }
-            }
-        });
-        Self {
-            port,
-            sent,
-            _serving: serving,
-        }
-    }
-
-    fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.sent.lock().unwrap())
-    }
-}
 
 /// The world of a user whose cells reach hosts of this table, all of them the server at this port.
 struct Hosts {
@@ -139,7 +103,7 @@ print('ok')
 
 place_test!(programs_that_know_of_no_proxy_reach_a_host);
 fn programs_that_know_of_no_proxy_reach_a_host(place: Place) {
-    let server = Server::start();
+    let server = EchoServer::start("127.0.0.1");
     let pattern = Hosts::new(place, server.port, "allow = ['*.example:5432']");
     let done = pattern.python(WAYS, "");
     assert!(
@@ -227,7 +191,7 @@ attempt('stale', stale)
 
 place_test!(addresses_of_hosts_lead_to_these_alone);
 fn addresses_of_hosts_lead_to_these_alone(place: Place) {
-    let server = Server::start();
+    let server = EchoServer::start("127.0.0.1");
     let network = "allow = ['db.example:5432', 'b.example']";
     let hosts = Hosts::new(place, server.port, network);
     let other = Hosts::new(place, server.port, "allow = ['b.example', 'c.example']");
@@ -296,7 +260,7 @@ except ConnectionResetError: print('cut')
 
 place_test!(tls_for_another_host_gets_no_further);
 fn tls_for_another_host_gets_no_further(place: Place) {
-    let server = Server::start();
+    let server = EchoServer::start("127.0.0.1");
     let network = "allow = ['a.example:443', 'b.example:443']";
     let hosts = Hosts::new(place, server.port, network);
     let done = hosts.python(HELLO, "a.example a.example");
@@ -314,7 +278,7 @@ fn tls_for_another_host_gets_no_further(place: Place) {
 
 place_test!(no_server_of_a_cell_takes_the_place_of_a_host);
 fn no_server_of_a_cell_takes_the_place_of_a_host(place: Place) {
-    let server = Server::start();
+    let server = EchoServer::start("127.0.0.1");
     let hosts = Hosts::new(place, server.port, "allow = ['db.example:5432']");
     let program = r"
 import socket, threading
@@ -341,7 +305,7 @@ print(ask('127.0.0.1'), ask('db.example'))
 
 place_test!(the_sessions_file_says_more_than_the_machines_and_changes_neither);
 fn the_sessions_file_says_more_than_the_machines_and_changes_neither(place: Place) {
-    let server = Server::start();
+    let server = EchoServer::start("127.0.0.1");
     let network = "allow = ['db.example:5432', '*.d.example', '1.1.1.1']";
     let hosts = Hosts::new(place, server.port, network);
     let machine = fs::read_to_string("/etc/hosts").unwrap();
@@ -378,7 +342,7 @@ fn the_sessions_file_says_more_than_the_machines_and_changes_neither(place: Plac
 
 place_test!(a_flood_to_a_host_leaves_the_session_alive);
 fn a_flood_to_a_host_leaves_the_session_alive(place: Place) {
-    let server = Server::start();
+    let server = EchoServer::start("127.0.0.1");
     let hosts = Hosts::new(place, server.port, "allow = ['db.example:5432']");
     hosts.world.put(
         "flood.py",
@@ -508,7 +472,7 @@ fn a_database_is_used_by_its_own_client(place: Place) {
 
 place_test!(ssh_reaches_a_host_without_settings);
 fn ssh_reaches_a_host_without_settings(place: Place) {
-    let server = Server::start();
+    let server = EchoServer::start("127.0.0.1");
     let hosts = Hosts::new(place, server.port, "allow = ['git.example:22']");
     let ssh = "timeout 5 ssh -o StrictHostKeyChecking=no -o BatchMode=yes git.example true";
     let pattern = Hosts::new(place, server.port, "allow = ['*.example']");
@@ -522,7 +486,7 @@ fn ssh_reaches_a_host_without_settings(place: Place) {
 place_test!(java_reaches_a_host_without_settings);
 fn java_reaches_a_host_without_settings(place: Place) {
     need("javac", "default-jdk-headless");
-    let server = Server::start();
+    let server = EchoServer::start("127.0.0.1");
     let hosts = Hosts::new(place, server.port, "allow = ['git.example:22']");
     let java = "public class S { public static void main(String[] a) throws Exception {
         try (var s = new java.net.Socket(\"git.example\", 22)) {

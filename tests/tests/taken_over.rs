@@ -496,6 +496,102 @@ fn a_taken_over_orchestrator_gets_no_page_without_a_ticket(place: Place) {
     let _ = listener.child.wait();
 }
 
+place_test!(a_taken_over_chat_has_its_provider_do_nothing_else);
+/// A server of models also fetches and removes some, which chats need not.
+fn a_taken_over_chat_has_its_provider_do_nothing_else(place: Place) {
+    if !geteuid().is_root() {
+        not_run("the gateway's sockets are seen by root alone");
+    }
+    let world = World::new(place);
+    let server = ModelServer::answering("127.0.0.1", |seen| {
+        let text = format!("{}\n", json!({"message": {"content": "Wait for me."}}));
+        match seen.line.contains("/api/chat") {
+            true => Reply {
+                end: ReplyEnd::Hang,
+                ..Reply::stream(text)
+            },
+            false => Reply::status(200, &json!({"capabilities": ["completion", "tools"]})),
+        }
+    });
+    let at = server.url().replace("http://", "");
+    let mut command = world.lazaret("chat");
+    command
+        .args(["--json", "--provider", "ollama", "--model", "m"])
+        .args(["--base-url", &server.url(), "x"]);
+    let mut chat = Running::start(&mut command);
+    chat.wait_for("Wait for me", LIMIT);
+    let control = control_of(chat.pid());
+    let puppet = taken_over(chat.pid() as u32);
+    let ask = |by: &str, line: &str| {
+        let ask = json!({"by": by, "url": server.url()});
+        let head = format!("Host: {at}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}");
+        asked_of_gateway(&puppet, control, &ask, &format!("{line}\r\n{head}"))
+    };
+    let lines = || server.asked().len();
+    let before = lines();
+    // The control: a request of the interface arrives, whoever makes it.
+    let answer = ask("Settings", "POST /api/show HTTP/1.1");
+    assert!(answer.contains("capabilities"), "{answer}");
+    assert_eq!(lines(), before + 1);
+    for line in [
+        "POST /api/pull",
+        "POST /api/push",
+        "POST /api/create",
+        "DELETE /api/delete",
+        "POST /api/show?data",
+        "POST /api/show/",
+        "POST /api//show",
+        "POST /api/%73how",
+        "PUT /api/show",
+    ] {
+        let refused = ask("Settings", &format!("{line} HTTP/1.1"));
+        assert!(refused.contains("\"NotRequest\""), "{line}: {refused}");
+        let refused = ask("User", &format!("{line} HTTP/1.1"));
+        assert!(refused.contains("\"NotNamed\""), "{line}: {refused}");
+    }
+    assert_eq!(lines(), before + 1);
+    drop(puppet);
+    let _ = chat.child.kill();
+    chat.finish(LIMIT);
+}
+
+place_test!(a_taken_over_export_reaches_no_host_but_its_collector);
+fn a_taken_over_export_reaches_no_host_but_its_collector(place: Place) {
+    let world = World::new(place);
+    world.in_cell("true").success();
+    let taking = || ModelServer::answering("127.0.0.1", |_| Reply::status(200, &json!({})));
+    let (collector, other) = (taking(), taking());
+    let mut command = world.program("lazaret");
+    command.args(["audit", "export", "--follow", "--otlp", &collector.url()]);
+    let mut export = Running::start(&mut command);
+    export.wait_for("acknowledged", LIMIT);
+    gets_nothing(&world, export.pid(), Network::None, || {
+        let before = collector.asked().len();
+        world.in_cell("true").success();
+        assert!(until(LIMIT, || collector.asked().len() > before));
+    });
+    // By its gateway it reaches what its user has named, and nothing else on this machine.
+    if geteuid().is_root() {
+        let control = control_of(export.pid());
+        let puppet = taken_over(export.pid() as u32);
+        let ask = |server: &ModelServer| {
+            let ask = json!({"by": "Settings", "url": server.url()});
+            let request = "POST /v1/logs HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            asked_of_gateway(&puppet, control, &ask, request)
+        };
+        let refused = ask(&other);
+        assert!(refused.contains("NotRequest"), "{refused}");
+        let reached = ask(&collector);
+        assert!(
+            reached.starts_with("HTTP/1.1 200"),
+            "control: the same request is answered by its collector: {reached}"
+        );
+    }
+    assert_eq!(other.asked().len(), 0);
+    kill_tree(export.pid());
+    let _ = export.child.wait();
+}
+
 place_test!(a_taken_over_mcp_server_gets_nothing);
 fn a_taken_over_mcp_server_gets_nothing(place: Place) {
     let world = World::new(place);

@@ -487,8 +487,8 @@ if sys.argv[1] == '1':
 os.execv(sys.argv[2], sys.argv[2:])
 ";
 
-place_test!(what_serves_ends_with_its_client_and_not_with_the_matchmaker);
-fn what_serves_ends_with_its_client_and_not_with_the_matchmaker(place: Place) {
+place_test!(server_ends_with_its_client_and_not_with_the_matchmaker);
+fn server_ends_with_its_client_and_not_with_the_matchmaker(place: Place) {
     let world = world(place);
     let warm = Warm::start(&world);
     warm.teach();
@@ -514,11 +514,11 @@ fn what_serves_ends_with_its_client_and_not_with_the_matchmaker(place: Place) {
     let _ = client.finish(LIMIT);
 }
 
-place_test!(what_is_too_long_to_be_said_starts_cold);
+place_test!(request_that_is_too_long_starts_cold);
 
 /// A client whose description is over the limit starts as without it, and so does one whose request no broker would read; neither
 /// keeps others from being served.
-fn what_is_too_long_to_be_said_starts_cold(place: Place) {
+fn request_that_is_too_long_starts_cold(place: Place) {
     let world = world(place);
     let warm = Warm::start(&world);
     warm.teach();

@@ -2,7 +2,7 @@
 //!
 //! A record is appended under the lock on the file `head`: it must follow the record that the head names, and then the head
 //! names it. Whoever waits for a call does not wait for the head: the lock is kept until it is written. While another broker holds the
-//! lock, a session does what needs no record, and tries again ([`AuditWriter::try_hold`]). If the two disagree, as
+//! lock, a session does what needs no record, and tries again ([`AuditWriter::try_lock`]). If the two disagree, as
 //! a power cut or manual editing can cause, the chain continues in a new file that begins with a record of that, and `lazaret
 //! audit verify` reports the place from then on. If a record cannot be written, that is an error, and its call has no result:
 //! without an audit nothing runs.
@@ -87,7 +87,7 @@ pub struct AuditWriter {
     /// When records must be flushed to disk.
     due: Option<Instant>,
     /// The head that is still to be written, under the lock that is held until then.
-    owed: Option<Head>,
+    pending_head: Option<Head>,
     /// For what this broker holds the lock on the head, if it does.
     hold: Option<Hold>,
     /// When the lock is tried for again, while another broker holds it.
@@ -129,11 +129,11 @@ pub struct ShortOfRoom {
     pub bytes: u64,
 }
 
-/// A record was appended, and the lock on the chain is still held: [`AuditWriter::complete`] takes this, and must follow within a moment, because
+/// A record was appended, and the lock on the chain is still held: [`AuditWriter::write_head`] takes this, and must follow within a moment, because
 /// other brokers wait.
-#[must_use = "other brokers wait until the record is completed"]
+#[must_use = "other brokers wait until the head is written"]
 #[derive(Debug)]
-pub struct Owed(());
+pub struct PendingHead(());
 
 impl AuditWriter {
     /// Opens the audit in `directory`, which is created if it is missing, and removes everybody else's access to it.
@@ -177,7 +177,7 @@ impl AuditWriter {
             entries: BTreeMap::new(),
             secrets,
             due: None,
-            owed: None,
+            pending_head: None,
             hold: None,
             tries: None,
             written: None,
@@ -221,7 +221,7 @@ impl AuditWriter {
     }
 
     /// Begins the entry of a call, which gets one record at its end. `rule` is the rule that asks about it, if any.
-    pub fn begin(&mut self, call: CallId, request: &Request, rule: Option<String>) {
+    pub fn open_entry(&mut self, call: CallId, request: &Request, rule: Option<String>) {
         let question = rule.map(|rule| (rule, None));
         self.entries
             .insert(call, AuditEntry::new(request, question, &self.secrets));
@@ -229,20 +229,20 @@ impl AuditWriter {
 
     /// Begins the entry of a call that may run, with its approval if it needed one. If it runs a command or
     /// changes something, that is recorded now: it is not undone if this broker dies before its end.
-    pub fn grant(
+    pub fn open_entry_and_start(
         &mut self,
         call: CallId,
         request: &Request,
         approval: Option<(String, Extent)>,
-    ) -> Result<Owed, AuditError> {
+    ) -> Result<PendingHead, AuditError> {
         let question = approval.map(|(rule, extent)| (rule, Some(extent.name())));
         let entry = AuditEntry::new(request, question, &self.secrets);
-        let owed = match is_recorded_at_start(request) {
+        let pending = match is_recorded_at_start(request) {
             true => self.append_ahead(&Record::started(call, &entry))?,
-            false => Owed(()),
+            false => PendingHead(()),
         };
         self.entries.insert(call, entry);
-        Ok(owed)
+        Ok(pending)
     }
 
     /// Records the end of a call.
@@ -251,7 +251,7 @@ impl AuditWriter {
         call: CallId,
         outcome: &Outcome,
         usage: &Usage,
-    ) -> Result<Owed, AuditError> {
+    ) -> Result<PendingHead, AuditError> {
         let Some((entry, facts)) = self
             .entries
             .remove(&call)
@@ -260,7 +260,7 @@ impl AuditWriter {
             return Err(self.error("record", io::Error::other("the call has no entry")));
         };
         self.calls += 1;
-        let owed = self.append_ahead(&Record::ended(
+        let pending = self.append_ahead(&Record::ended(
             call,
             &entry,
             facts,
@@ -271,7 +271,7 @@ impl AuditWriter {
         if let Outcome::Refused(_) = outcome {
             self.sync()?;
         }
-        Ok(owed)
+        Ok(pending)
     }
 
     /// Records that the session is over.
@@ -287,20 +287,20 @@ impl AuditWriter {
         self.sync()
     }
 
-    /// When [`tick`](Self::tick) must be called, or [`try_hold`](Self::try_hold) again.
+    /// When [`tick`](Self::tick) must be called, or [`try_lock`](Self::try_lock) again.
     pub fn deadline(&self) -> Option<Instant> {
         let tries = self.tries.map(|tries| tries.next);
         self.due.into_iter().chain(tries).min()
     }
 
-    /// Takes the lock on the head, if no other broker holds it: what is appended until [`release`](Self::release) waits for nobody.
+    /// Takes the lock on the head, if no other broker holds it: what is appended until [`unlock`](Self::unlock) waits for nobody.
     /// Whether the lock is held.
     ///
     /// # Errors
     /// Another broker has held it for too long.
-    pub fn try_hold(&mut self) -> Result<bool, AuditError> {
+    pub fn try_lock(&mut self) -> Result<bool, AuditError> {
         // Not its own lock is waited for, and a head that is still to be written comes first.
-        self.write_owed()?;
+        self.write_pending_head()?;
         if self.hold.is_some() {
             return Ok(true);
         }
@@ -310,18 +310,18 @@ impl AuditWriter {
                 let now = Instant::now();
                 let until = self.tries.map_or(now + LOCK, |tries| tries.until);
                 if until <= now {
-                    return Err(self.unlocked(io::ErrorKind::TimedOut.into()));
+                    return Err(self.lock_failed(io::ErrorKind::TimedOut.into()));
                 }
                 let next = now + PAUSE;
                 self.tries = Some(HeadTries { next, until });
             }
-            Err(TryLockError::Error(error)) => return Err(self.unlocked(error)),
+            Err(TryLockError::Error(error)) => return Err(self.lock_failed(error)),
         }
         Ok(self.hold.is_some())
     }
 
     /// Whether another broker held the lock when it was tried for last.
-    pub fn is_awaited(&self) -> bool {
+    pub fn awaits_lock(&self) -> bool {
         self.tries.is_some()
     }
 
@@ -329,8 +329,8 @@ impl AuditWriter {
     ///
     /// # Errors
     /// The head cannot be written.
-    pub fn release(&mut self) -> Result<(), AuditError> {
-        let written = self.write_owed();
+    pub fn unlock(&mut self) -> Result<(), AuditError> {
+        let written = self.write_pending_head();
         if self.hold.take().is_some() {
             let _ = self.head.unlock();
         }
@@ -338,7 +338,7 @@ impl AuditWriter {
     }
 
     /// Nothing is recorded any more: the lock cannot be had.
-    fn unlocked(&mut self, source: io::Error) -> AuditError {
+    fn lock_failed(&mut self, source: io::Error) -> AuditError {
         self.is_broken = true;
         self.error("lock the head", source)
     }
@@ -354,21 +354,21 @@ impl AuditWriter {
 
     /// Appends a record to the chain.
     pub fn append(&mut self, record: &Record) -> Result<(), AuditError> {
-        let owed = self.append_ahead(record)?;
-        self.complete(owed)
+        let pending = self.append_ahead(record)?;
+        self.write_head(pending)
     }
 
     /// Appends a record, and keeps the lock until the head is written: other brokers wait for it.
-    fn append_ahead(&mut self, record: &Record) -> Result<Owed, AuditError> {
+    fn append_ahead(&mut self, record: &Record) -> Result<PendingHead, AuditError> {
         if self.is_broken {
             return Err(self.error("append", io::Error::other("it failed before")));
         }
-        self.write_owed()?;
+        self.write_pending_head()?;
         let appended = self.append_locked(record);
         self.is_broken = appended.is_err();
         self.due = self.due.or(Some(Instant::now() + SYNC));
         appended.map_err(|(step, source)| self.error(step, source))?;
-        Ok(Owed(()))
+        Ok(PendingHead(()))
     }
 
     fn append_locked(&mut self, record: &Record) -> Result<(), (&'static str, io::Error)> {
@@ -382,22 +382,22 @@ impl AuditWriter {
             self.hold = None;
             let _ = self.head.unlock();
         }
-        self.owed = Some(followed?);
+        self.pending_head = Some(followed?);
         Ok(())
     }
 
     /// Writes the head after the last record, if another record has not done so already, and releases the lock that was taken for it.
     /// Should this broker die before that, the next one takes the record up.
-    pub fn complete(&mut self, owed: Owed) -> Result<(), AuditError> {
-        let Owed(()) = owed;
-        self.write_owed()
+    pub fn write_head(&mut self, pending: PendingHead) -> Result<(), AuditError> {
+        let PendingHead(()) = pending;
+        self.write_pending_head()
     }
 
-    fn write_owed(&mut self) -> Result<(), AuditError> {
-        let Some(head) = self.owed.take() else {
+    fn write_pending_head(&mut self) -> Result<(), AuditError> {
+        let Some(head) = self.pending_head.take() else {
             return Ok(());
         };
-        let written = self.write_head(head);
+        let written = self.write_to_file(head);
         if self.hold == Some(Hold::Record) {
             self.hold = None;
             let _ = self.head.unlock();
@@ -406,7 +406,7 @@ impl AuditWriter {
         written.map_err(|(step, source)| self.error(step, source))
     }
 
-    fn write_head(&mut self, head: Head) -> Result<(), (&'static str, io::Error)> {
+    fn write_to_file(&mut self, head: Head) -> Result<(), (&'static str, io::Error)> {
         let text = head.encode();
         self.head
             .write_all_at(text.as_bytes(), 0)
@@ -444,7 +444,7 @@ impl AuditWriter {
                 ..head
             };
             head = self.write(head, &Record::chain_break(found))?;
-            self.write_head(head)?;
+            self.write_to_file(head)?;
         } else if head.bytes >= FILE_MAX {
             head = Head {
                 file: head.file + 1,
@@ -577,11 +577,11 @@ impl AuditWriter {
             bytes: 0,
             ..head
         };
-        self.write_head(next).map_err(|(_, source)| source)
+        self.write_to_file(next).map_err(|(_, source)| source)
     }
 
     fn sync(&mut self) -> Result<(), AuditError> {
-        self.write_owed()?;
+        self.write_pending_head()?;
         self.due = None;
         let file = self.file.as_ref().map(|(_, file)| file);
         let synced = file
@@ -741,7 +741,7 @@ mod tests {
     fn a_record_is_there_before_its_head_and_nobody_comes_between() {
         let (_folder, path, mut first) = audit();
         append(&mut first, 1);
-        let owed = first.append_ahead(&fault()).unwrap();
+        let pending = first.append_ahead(&fault()).unwrap();
         assert_eq!(
             (follow(&text(&path, 1), chain::START).0, head(&path).seq),
             (2, 1)
@@ -751,7 +751,7 @@ mod tests {
             second.head.try_lock().unwrap_err().to_string(),
             TryLockError::WouldBlock.to_string()
         );
-        first.complete(owed).unwrap();
+        first.write_head(pending).unwrap();
         append(&mut second, 1);
         let _never = second.append_ahead(&fault()).unwrap();
         // As if its broker had been killed.
@@ -880,20 +880,20 @@ mod tests {
     fn a_lock_that_another_holds_is_tried_for_and_not_waited_for() {
         let (_folder, path, mut first) = audit();
         let mut second = AuditWriter::open(&path, vec![]).unwrap();
-        assert!(first.try_hold().unwrap() && !first.is_awaited());
-        assert!(!second.try_hold().unwrap() && second.is_awaited());
+        assert!(first.try_lock().unwrap() && !first.awaits_lock());
+        assert!(!second.try_lock().unwrap() && second.awaits_lock());
         assert!(second.deadline().unwrap() <= Instant::now() + PAUSE);
         // Held for a step: not given back after the first record.
         append(&mut first, 2);
-        assert!(!second.try_hold().unwrap());
-        first.release().unwrap();
-        assert!(second.try_hold().unwrap() && !second.is_awaited());
+        assert!(!second.try_lock().unwrap());
+        first.unlock().unwrap();
+        assert!(second.try_lock().unwrap() && !second.awaits_lock());
         assert_eq!(second.deadline(), None);
         append(&mut second, 1);
-        second.release().unwrap();
+        second.unlock().unwrap();
         append(&mut first, 1);
-        assert!(second.try_hold().unwrap(), "kept for one record alone");
-        second.release().unwrap();
+        assert!(second.try_lock().unwrap(), "kept for one record alone");
+        second.unlock().unwrap();
         let (count, hash) = follow(&text(&path, 1), chain::START);
         assert_eq!((count, head(&path).hash), (4, hash));
     }
@@ -905,7 +905,7 @@ mod tests {
         holder.lock_shared().unwrap();
         let begun = Instant::now();
         let error = loop {
-            match audit.try_hold() {
+            match audit.try_lock() {
                 Ok(held) => assert!(!held && begun.elapsed() < 2 * LOCK),
                 Err(error) => break error.to_string(),
             }

@@ -249,7 +249,7 @@ impl<'a> FirstProcess<'a> {
     /// Serves calls in sequence, until the session ends or this process must not be reused.
     fn serve(&self) -> Result<(), SetupError> {
         let (mut stack, mut idle) = (SpawnStack::default(), IdleTrim::default());
-        for call in 1..=USES_MAX {
+        for served in 1..=USES_MAX {
             let (child, mut cell) = self.cell(&mut stack)?;
             let end = match cell_order::receive(self.socket, &mut idle) {
                 Ok(None) => return Ok(()),
@@ -257,7 +257,7 @@ impl<'a> FirstProcess<'a> {
                 Err(error) => End::NotStarted(error.raw_os_error().unwrap_or(libc::EINVAL)),
             };
             let reusable =
-                call < USES_MAX && ProcessState::now().is_ok_and(|now| now == self.state);
+                served < USES_MAX && ProcessState::now().is_ok_and(|now| now == self.state);
             let unnamed = cell.refusals.more().try_into().unwrap_or(u8::MAX);
             let scratch_full = end != End::Exited(0) && self.scratch.is_some_and(is_full);
             let report = Report {
@@ -439,7 +439,7 @@ impl Cell<'_> {
     /// Takes what was refused, once no process is left that could call.
     fn take_refusals(&mut self) {
         if let Some(supervisor) = &self.supervisor {
-            supervisor.tidy();
+            supervisor.finish_program();
             self.refusals = supervisor.take_refusals();
         }
     }
@@ -457,7 +457,7 @@ impl Cell<'_> {
                 self.take_refusals();
                 self.unused_listener = self.supervisor.take().map(Supervisor::into_listener);
             }
-            Some(supervisor) if ready.called => supervisor.answer(),
+            Some(supervisor) if ready.called => supervisor.serve_next(),
             Some(supervisor) => supervisor.retry(),
             None => {}
         }

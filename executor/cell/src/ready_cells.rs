@@ -128,7 +128,7 @@ impl ReadyCells {
 
     /// Takes back the cell of a command that has ended. More than the spare ones are kept while
     /// other commands run, and one more in a sequence of calls.
-    pub fn take_back(&mut self, cell: CellHandle, load: CellLoad) {
+    pub fn return_cell(&mut self, cell: CellHandle, load: CellLoad) {
         self.ready.push_back(cell);
         let kept = self.spare + usize::from(self.row && self.spare > 0);
         self.ready.truncate(match load {
@@ -197,7 +197,7 @@ mod tests {
         let first = handles[0].socket.as_raw_fd();
         handles
             .into_iter()
-            .for_each(|handle| cells.take_back(handle, CellLoad::Busy));
+            .for_each(|handle| cells.return_cell(handle, CellLoad::Busy));
         assert_eq!(
             cells.missing(5, CellLoad::Busy),
             1,
@@ -205,7 +205,7 @@ mod tests {
         );
         assert_eq!(cells.take().unwrap().unwrap().socket.as_raw_fd(), first);
         let (handle, _own) = cell();
-        cells.take_back(handle, CellLoad::Idle);
+        cells.return_cell(handle, CellLoad::Idle);
         assert_eq!(
             cells.missing(5, CellLoad::Busy),
             4,
@@ -227,7 +227,7 @@ mod tests {
             "the first call is none of a row"
         );
         cells.command_ended();
-        cells.take_back(used, CellLoad::Idle);
+        cells.return_cell(used, CellLoad::Idle);
         used = cells.take().unwrap().unwrap();
         cells.command_begins(Instant::now());
         assert_eq!(
@@ -237,13 +237,13 @@ mod tests {
         let (other, _own) = cell();
         cells.add(other);
         cells.command_ended();
-        cells.take_back(used, CellLoad::Idle);
+        cells.return_cell(used, CellLoad::Idle);
         assert_ne!(
             cells.take().unwrap().unwrap().socket.as_raw_fd(),
             numbers[0]
         );
         let (other, _own) = cell();
-        cells.take_back(other, CellLoad::Idle);
+        cells.return_cell(other, CellLoad::Idle);
         cells.tick(Instant::now());
         assert_eq!(
             cells.missing(2, CellLoad::Busy),

@@ -57,7 +57,6 @@ mod tests {
     use nix::sys::wait::waitpid;
     use nix::unistd::Pid;
     use std::os::fd::AsFd;
-    use std::time::Duration;
 
     #[test]
     fn the_key_is_the_terminals_own_and_only_where_it_makes_a_signal() {
@@ -82,7 +81,7 @@ mod tests {
         // Not this process: while a thread of it starts another one, all signals are blocked.
         let Fork::Parent(child) = process::fork(0).unwrap() else {
             loop {
-                std::thread::sleep(Duration::from_secs(60));
+                nix::unistd::pause();
             }
         };
         let has = has_default(child.pid);

@@ -274,7 +274,7 @@ mod tests {
     }
 
     /// A sequence of 128 zeros: no certificate, but whole.
-    fn whole() -> String {
+    fn certificate() -> String {
         pem(&format!(
             "MIGA{}",
             "A".repeat(128_usize.div_ceil(3) * 4 - 4) + "AAA="
@@ -284,18 +284,22 @@ mod tests {
     #[test]
     fn authorities_are_read_from_files_that_commands_cannot_write() {
         let world = world(&[]);
-        let found = world.authorities("ca.pem", &format!("# ours\n{}", whole()));
-        assert_eq!(found, Ok(vec![whole()]));
+        let found = world.authorities("ca.pem", &format!("# ours\n{}", certificate()));
+        assert_eq!(found, Ok(vec![certificate()]));
         let refused = |name: &str, content: &str, want: &str| {
             let why = world.authorities(name, content).unwrap_err();
             let path = world.at(name).display().to_string();
             assert!(why.contains(want) && why.contains(&path), "{why}");
             assert!(why.contains("`ca` in `[gateway]`"), "{why}");
         };
-        refused("project/ca.pem", &whole(), "where commands can write");
+        refused("project/ca.pem", &certificate(), "where commands can write");
         refused("text", "no certificate", "contains no certificate");
         refused("empty", "", "contains no certificate");
-        refused("cut", &whole().replace("MIGA", "MIHA"), "certificate 1 in");
+        refused(
+            "cut",
+            &certificate().replace("MIGA", "MIHA"),
+            "certificate 1 in",
+        );
         refused("key", &pem("bm8gREVSIGhlcmU="), "is broken");
         refused(
             "large",
@@ -304,7 +308,7 @@ mod tests {
         );
         fs::write(world.at("shared"), "").unwrap();
         fs::set_permissions(world.at("shared"), fs::Permissions::from_mode(0o666)).unwrap();
-        refused("shared", &whole(), "others may write it");
+        refused("shared", &certificate(), "others may write it");
     }
 
     #[test]

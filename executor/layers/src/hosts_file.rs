@@ -31,7 +31,7 @@ pub fn replaces(spec: &SandboxSpec, view: &View) -> bool {
 }
 
 /// The view of a directory in which cells have the file, if one does.
-pub fn around(spec: &SandboxSpec) -> Option<&ViewKind> {
+pub fn view_with_hosts_file(spec: &SandboxSpec) -> Option<&ViewKind> {
     let views = spec.views.iter().rev().filter(|view| !replaces(spec, view));
     let mut around = views.filter(|view| Path::new(PATH).starts_with(&view.path));
     around.next().map(|view| &view.kind)

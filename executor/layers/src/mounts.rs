@@ -493,7 +493,7 @@ impl HostsView {
         if spec.has(Layer::UtsNamespace) {
             hosts_file::add_own_name(&mut text);
         }
-        Ok(match hosts_file::around(spec) {
+        Ok(match hosts_file::view_with_hosts_file(spec) {
             None => Some(Self::File(text)),
             Some(ViewKind::System | ViewKind::Image) => Some(Self::Over(mounted(storage, &text)?)),
             // What lies in a zone is the user's.

@@ -35,15 +35,22 @@ pub struct LeaseHandover {
 #[derive(Debug)]
 pub struct Mounting(Child);
 
+/// How long a cell has all of its paths.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeldFor {
+    Session,
+    /// One of them ends before the session may.
+    Shorter,
+}
+
 impl LeaseHandover {
-    /// The handover to a cell with these paths, one of which `ends` before the session may; `None`
-    /// without paths. `user_namespace` is the session's, if it has mounts.
+    /// The handover to a cell with these paths; `None` without paths. `user_namespace` is the session's, if it has mounts.
     ///
     /// # Errors
     /// The kernel's, or a path that cannot be encoded.
     pub(crate) fn new(
         paths: &[(u64, Rc<HeldPath>)],
-        ends: bool,
+        duration: HeldFor,
         user_namespace: Option<&OwnedFd>,
     ) -> io::Result<Option<Self>> {
         if paths.is_empty() {
@@ -51,7 +58,7 @@ impl LeaseHandover {
         }
         let mounts: Vec<_> = paths.iter().map(|(_, held)| held.mount()).collect();
         let encoded = CellLeases {
-            ends,
+            ends: duration == HeldFor::Shorter,
             ..of_cell(paths, &mounts)
         };
         let encoded = frame::encode_whole(&encoded).map_err(io::Error::other)?;

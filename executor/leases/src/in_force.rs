@@ -4,7 +4,7 @@
 //! The broker carries no connections. What it decides is recorded and sent to the client, which does; a lease for one
 //! call has a key that only that call's programs are given, so that nothing else in the session has the host meanwhile.
 
-use crate::handover::LeaseHandover;
+use crate::handover::{HeldFor, LeaseHandover};
 use crate::path::{HeldPath, LeasedPath, Places, names, outermost};
 use crate::pending::PendingPaths;
 use broker_protocol::{
@@ -214,7 +214,7 @@ impl Leases {
     ///
     /// # Errors
     /// One of them cannot be granted.
-    pub fn opened_with(wants: &Wants, places: &Places) -> Result<Missing, Refused> {
+    pub fn open_wanted(wants: &Wants, places: &Places) -> Result<Missing, Refused> {
         let mut missing = Missing::default();
         // To compile the names takes longer than most of what a session waits for.
         if wants.has_paths() {
@@ -256,11 +256,13 @@ impl Leases {
     ) -> Result<Option<LeaseHandover>, Refused> {
         let has = |lease: u64| paths.iter().any(|(number, _)| *number == lease);
         let ends = |held: &HeldLease| held.lease.key.is_some() || held.ends.is_some();
-        let ends = self
-            .held
-            .iter()
-            .any(|held| has(held.lease.lease) && ends(held));
-        let handover = LeaseHandover::new(paths, ends, user_namespace);
+        let is_shorter = |held: &HeldLease| has(held.lease.lease) && ends(held);
+        let duration = if self.held.iter().any(is_shorter) {
+            HeldFor::Shorter
+        } else {
+            HeldFor::Session
+        };
+        let handover = LeaseHandover::new(paths, duration, user_namespace);
         handover.map_err(|error| {
             refused(format!(
                 "the leased path cannot be handed to a cell: {error}"

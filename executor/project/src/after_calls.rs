@@ -6,7 +6,7 @@ use crate::commands::Commands;
 use crate::passed_over::PassedOverNames;
 use crate::quarantine::Misplaced;
 use crate::root_modes::RootModes;
-use crate::watch::{Look, RepositoryWatch};
+use crate::watch::{Look, RepositoryParts, RepositoryWatch};
 use broker_protocol::{CallId, Finding};
 use executor_spec::created::CreatedFiles;
 use executor_spec::refusals::Refusal;
@@ -51,7 +51,7 @@ struct PendingCheck {
     /// Whether one was running then.
     commands: Commands,
     findings: Vec<Finding>,
-    /// What waits for answers, if anything is known of repositories.
+    /// The look that waits for answers, if anything is known of repositories.
     repositories: Option<Look>,
 }
 
@@ -208,10 +208,14 @@ impl ProjectChecks {
         findings.extend(self.passed_over.check(&spec.project, has_committed));
         let repositories = self.watch.as_mut().map(|watch| {
             lock.iter().for_each(|lock| watch.restore(lock));
-            let is_restored = lock.is_some() || !has_kept;
+            let parts = if lock.is_some() || !has_kept {
+                RepositoryParts::Restored
+            } else {
+                RepositoryParts::AsLeft
+            };
             // Cells wait for it.
             drop(lock);
-            watch.begin(spec, commands, is_restored)
+            watch.begin(spec, commands, parts)
         });
         Some(PendingCheck {
             calls,

@@ -56,7 +56,7 @@ pub struct PendingQuestions {
     /// The first one is asked; the other one may be asked again.
     workers: VecDeque<AskedWorker>,
     try_number: usize,
-    /// What the first question asks now, once a worker has it.
+    /// The part of the first question that is asked now, once a worker has it.
     current: Option<CurrentQuestion>,
     /// How long indexes are asked about, and until when, once the first of them is reached.
     index_time: Duration,
@@ -75,7 +75,7 @@ struct AskedWorker {
 struct CurrentQuestion {
     files: usize,
     until: Instant,
-    /// What the index has, where this asks what the last commit has of it.
+    /// The files of the index, where this asks what the last commit has of it.
     index: Option<RepositoryAnswer>,
 }
 
@@ -106,7 +106,7 @@ impl PendingQuestions {
         true
     }
 
-    /// What becomes of a question; `None` while its worker must be waited for.
+    /// The reply to a question; `None` while its worker must be waited for.
     fn reply_to(
         &mut self,
         question: &RepositoryQuestion,
@@ -114,7 +114,7 @@ impl PendingQuestions {
     ) -> Option<RepositoryReply> {
         while self.has_time(question) {
             match self.go_on(question, start) {
-                Ok(answer) => return Some(self.whole(answer?)),
+                Ok(answer) => return Some(self.with_first_index(answer?)),
                 Err(_) => {
                     self.workers.pop_front();
                     self.current = None;
@@ -256,7 +256,7 @@ impl PendingQuestions {
     }
 
     /// The last answer, with what the first one said of the index.
-    fn whole(&mut self, answer: RepositoryAnswer) -> RepositoryReply {
+    fn with_first_index(&mut self, answer: RepositoryAnswer) -> RepositoryReply {
         let index = self.current.take().and_then(|current| current.index);
         let answer = match index {
             Some(index) => RepositoryAnswer {

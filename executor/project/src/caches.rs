@@ -13,7 +13,6 @@ use std::path::Path;
 /// A cache, with the variable that locates it.
 struct Cache {
     variable: &'static str,
-    /// Its directory below [`CACHES`].
     folder: &'static str,
     /// For a cache in which programs look for downloads: subdirectories of which one has an entry in one of its directories once
     /// something was downloaded. Without a network, a profile may show the user's cache instead, which commands cannot write.
@@ -148,7 +147,7 @@ fn is_registered(store: &Path, project: &Path) -> bool {
         .any(|entry| fs::canonicalize(entry.path()).is_ok_and(|real| real == project))
 }
 
-/// Whether something was downloaded: tools create empty directories there whenever they run.
+/// True if something was downloaded: tools create empty directories there whenever they run.
 fn has_fetched(folder: &Path) -> bool {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
     entries(folder).any(|source| entries(&source.path()).next().is_some())

@@ -111,7 +111,7 @@ impl Capture {
         (from, bytes)
     }
 
-    /// The same from one of the places that keep output: the beginning, the end, the file.
+    /// Bytes from one of the places that keep output: the beginning, the end, the file.
     fn kept(&self, from: u64, max: usize) -> (u64, Vec<u8>) {
         let last = self.total - self.tail.len() as u64;
         if let Some(head) = usize::try_from(from)

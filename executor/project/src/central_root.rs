@@ -126,7 +126,7 @@ fn open_to_owner(parent: &OwnedFd, name: &OsStr) -> nix::Result<()> {
     fchmodat(AT_FDCWD, path.as_str(), Mode::S_IRWXU, follow)
 }
 
-/// What has pins, or holds something that has, directly in the project root, where commands may have made it: what stays longest comes
+/// Paths that have pins, or hold something that has, directly in the project root, where commands may have made it: what stays longest comes
 /// first. That is what holds names that no command may create, as a repository does, and then what is older.
 fn may_be_made([project, central]: [&Path; 2], names: &Matcher) -> io::Result<Vec<PathBuf>> {
     let found = discovery::discover([project, central], None, None, names, usize::MAX);

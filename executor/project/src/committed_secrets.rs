@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a session's cells have created and git tracks when the session opens.
+/// Files that a session's cells have created and git tracks when the session opens.
 #[derive(Debug)]
 pub struct OpenedFiles {
     /// For supervisors: shared memory that lists what cells have created, and what else they may use.

@@ -1,4 +1,4 @@
-//! What cells of a project have created under protected names that are open when new: recorded in
+//! Files that cells of a project have created under protected names that are open when new: recorded in
 //! `.lazaret/created` of the central root, so that a later session continues where an earlier one stopped.
 //!
 //! A file is recorded with its path, its identity (device, inode, birth time) and the digest of its content, a directory with

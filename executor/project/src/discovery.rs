@@ -49,7 +49,7 @@ pub fn discover(
     })
 }
 
-/// The same, with what `settings` names, which is called once all else is found.
+/// Discovers what [`discover`] does, with what `settings` names, which is called once all else is found.
 ///
 /// # Errors
 /// Those of [`discover`] and of `settings`.

@@ -126,7 +126,7 @@ fn pattern_name(kind: PatternFile) -> &'static str {
 struct ForCells {
     /// The settings of the file itself.
     own: String,
-    /// What they include under conditions, by the number in the file's name.
+    /// Files that they include under conditions, by the number in the file's name.
     included: Vec<String>,
     /// Files of patterns, each with its name beside the settings.
     patterns: Vec<(String, Vec<u8>)>,

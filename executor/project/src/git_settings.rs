@@ -37,7 +37,7 @@ pub struct UserGit {
     pub home: PathBuf,
     /// The machine's settings and the account's, whether the files exist or not.
     pub files: Vec<PathBuf>,
-    /// What Lazaret itself executes and obeys, with the user's rights: see [`own_files`].
+    /// Files that Lazaret itself executes and obeys, with the user's rights: see [`own_files`].
     pub own: Vec<PathBuf>,
 }
 
@@ -90,22 +90,21 @@ pub struct NamedPath {
     pub directory: PathBuf,
     /// As it is written in the setting.
     pub path: PathBuf,
-    /// What may have to be closed there.
+    /// The kinds of objects that may have to be closed there.
     pub may_be: MayBe,
 }
 
-/// What a named path may be on disk.
+/// The kinds of objects that a named path may be on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MayBe {
     /// A file, a directory with its contents, or nothing yet.
     Anything,
     /// A file, or not there yet.
     File,
-    /// A file that exists.
     Present,
     /// A file of Lazaret's own, or not there yet.
     Own,
-    /// What a link in the user's home directory leads to.
+    /// The target of a link in the user's home directory.
     Linked,
 }
 

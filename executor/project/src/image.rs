@@ -19,7 +19,7 @@ pub fn is_root(directory: &Path) -> bool {
     has("etc") && (has("usr") || has("bin"))
 }
 
-/// What cells see of `image`, a path without links, besides their own paths in `own`. Sorted.
+/// The views of `image` that cells have, a path without links, besides their own paths in `own`. Sorted.
 ///
 /// # Errors
 /// A directory cannot be listed, or has too many entries.

@@ -28,7 +28,7 @@ pub(crate) struct KeptRepository {
     identity: Vec<u8>,
     /// `HEAD` as it was after the last call.
     head: Vec<u8>,
-    /// Which of its directories it had: that of a worktree has neither.
+    /// The directories that it had: that of a worktree has neither.
     directories: Vec<&'static str>,
 }
 

@@ -37,7 +37,7 @@ mod finding;
 mod head;
 mod hidden_changes;
 mod kept_repositories;
-mod left_files;
+mod leftovers;
 mod locks;
 mod other_repositories;
 mod passed_over;

@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 /// Where the `.git` of a project leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepositoryLink {
-    /// Nowhere outside the zones.
     Inside,
     /// To a repository that is opened.
     Verified(LinkedRepository),

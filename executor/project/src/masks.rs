@@ -31,7 +31,6 @@ pub const MASKS_MAX: usize = 1 << 20;
 pub struct Candidate {
     /// Absolute, without links.
     pub path: PathBuf,
-    /// How commands see it.
     pub mode: SecretMode,
     /// Whether no file of policy keeps it from being revealed.
     pub may_be_revealed: bool,

@@ -9,7 +9,7 @@ use crate::commands::Commands;
 use crate::created_record::{inspect, is_recent, state};
 use crate::finding::of_repository;
 use crate::kept_repositories::KeptRepository;
-use crate::left_files::{LeftFiles, NewLocks, set_aside};
+use crate::leftovers::{Leftovers, NewLocks, set_aside};
 use crate::project_repository::ProjectRepository;
 use crate::protected::REPOSITORIES_MAX;
 use broker_protocol::{Finding, FindingKind};
@@ -57,7 +57,7 @@ enum MadeBy {
 struct Other {
     directory: PathBuf,
     /// Files that calls left there, and what makes it a repository, where nothing else looks for these.
-    left: Option<LeftFiles>,
+    left: Option<Leftovers>,
     kept: Option<KeptRepository>,
     /// The state of its index at the last look, and of the files on which that is based.
     index: IndexState,
@@ -101,7 +101,7 @@ impl OtherRepositories {
     fn cover<'r>(
         &mut self,
         repositories: impl IntoIterator<Item = &'r PathBuf>,
-        left: impl Fn(&Path) -> Option<LeftFiles>,
+        left: impl Fn(&Path) -> Option<Leftovers>,
     ) {
         for directory in repositories {
             let users = self
@@ -128,7 +128,7 @@ impl OtherRepositories {
             self.roots.push(root.to_owned());
         }
         self.cover(repositories.clone(), |directory| {
-            Some(LeftFiles::of_git(directory))
+            Some(Leftovers::of_git(directory))
         });
         let granted: BTreeSet<&PathBuf> = repositories.into_iter().collect();
         for other in &mut self.all {
@@ -153,7 +153,7 @@ impl OtherRepositories {
         }
     }
 
-    /// What calls have left since the last check, except in their indexes. Those in which nothing `has_changed` need no look.
+    /// Findings on files that calls have left since the last check, except in their indexes. Those in which nothing `has_changed` need no look.
     pub fn update(
         &mut self,
         commands: Commands,
@@ -265,13 +265,13 @@ impl OtherRepositories {
         let new = paths
             .iter()
             .filter(|path| !known.contains(*path) && path.is_dir());
-        let new = new.map(|path| Other::new(path, Some(LeftFiles::of_made(path)), MadeBy::Calls));
+        let new = new.map(|path| Other::new(path, Some(Leftovers::of_made(path)), MadeBy::Calls));
         self.all.extend(new.collect::<Vec<_>>());
     }
 }
 
 impl Other {
-    fn new(directory: &Path, left: Option<LeftFiles>, by: MadeBy) -> Self {
+    fn new(directory: &Path, left: Option<Leftovers>, by: MadeBy) -> Self {
         let directory = directory.to_owned();
         let (index, shared, kept) = (Vec::new(), Vec::new(), None);
         let (is_unsure, is_due, is_left) = (false, false, false);

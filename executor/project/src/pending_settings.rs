@@ -1,4 +1,4 @@
-//! What the user's git settings name below a directory, while a worker is asked. Nobody waits for an answer: the broker goes on with other
+//! Paths that the user's git settings name below a directory, while a worker is asked. Nobody waits for an answer: the broker goes on with other
 //! calls, and calls [`PendingSettings::advance`] when the worker's socket is ready, or its time is over.
 
 use crate::git_settings::{NamedPath, SettingsReading};

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 /// Maximum number of directory entries that are examined in each root when a session opens. What has the most below it is closed.
 pub const ENTRIES_MAX: usize = 1_000_000;
-/// The same for a directory that is leased: other calls wait for that.
+/// The limit of entries of a directory that is leased: other calls wait for that.
 pub const LEASED_ENTRIES_MAX: usize = 100_000;
 /// Maximum number of repositories that are looked at after each call. Others are closed for writing.
 pub const REPOSITORIES_MAX: usize = 512;
@@ -78,11 +78,7 @@ pub enum ProtectError {
         "{key} in {file} names a root of the session or a directory above it, all of which would be closed; change the setting, or \
          choose another project root"
     )]
-    SettingOfRoot {
-        /// The file of settings.
-        file: PathBuf,
-        key: String,
-    },
+    SettingOfRoot { file: PathBuf, key: String },
     /// A link would make a whole root protected.
     #[error(
         "{link} has a protected name and leads to a root of the session, all of which would be closed; remove the link"

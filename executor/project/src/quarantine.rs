@@ -1,4 +1,4 @@
-//! In the broker: takes away what a call has misplaced (`executor_supervisor`'s `new_names.rs`), into a directory of the central root.
+//! In the broker: takes away what a call has misplaced (`executor_supervisor`'s `second_look.rs`), into a directory of the central root.
 //!
 //! Only the object that the call's supervisor names is taken, and only where that still lies; and nothing that was protected when the session
 //! opened. What cannot be taken is reported, and stays. Nothing is taken without a result that names it.
@@ -38,7 +38,7 @@ const WAITING_MAX: usize = TAKEN_MAX;
 const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_CLOEXEC);
-/// What calls have misplaced and nobody has taken away yet.
+/// Objects that calls have misplaced and nobody has taken away yet.
 #[derive(Debug, Default)]
 pub(crate) struct Misplaced(Vec<MisplacedObject>);
 

@@ -47,7 +47,7 @@ pub struct AnsweringWorker {
     exchange: RefCell<QuestionExchange>,
 }
 
-/// What the worker has not taken yet, and what it has answered so far.
+/// Bytes that the worker has not taken yet, and what it has answered so far.
 #[derive(Debug, Default)]
 struct QuestionExchange {
     unsent: VecDeque<Vec<u8>>,
@@ -94,7 +94,7 @@ impl AnsweringWorker {
         Ok(answerer)
     }
 
-    /// What the repository has of `files`, absolute paths in the project, and which of the names
+    /// The content that the repository has of `files`, absolute paths in the project, and which of the names
     /// are in its index. `None` if the worker fails: then it is unknown.
     pub fn repository(
         &self,
@@ -123,7 +123,7 @@ impl AnsweringWorker {
         self.put(&WorkerQuestion::Repository(RepositoryQuery { own, files }))
     }
 
-    /// What git's settings name in each of these texts.
+    /// The paths that git's settings name in each of these texts.
     ///
     /// # Errors
     /// The worker gives no valid answer in time.
@@ -163,7 +163,7 @@ impl AnsweringWorker {
         wait(self.waits_for(), until)
     }
 
-    /// What must become ready before the exchange can go on.
+    /// The descriptor that must become ready before the exchange can go on.
     pub fn waits_for(&self) -> (BorrowedFd<'_>, PollFlags) {
         let is_sent = self.exchange.borrow().unsent.is_empty();
         let flags = match is_sent {

@@ -113,14 +113,13 @@ impl RemovedTree<'_> {
         if names.is_empty() {
             return Ok(Pass::Empty);
         }
-        let is_top = directory.as_raw_fd() == self.top.as_raw_fd();
         let (mut any, mut first) = (false, None);
         for name in &names {
             if self.budget.entries == 0 || Instant::now() >= self.budget.until {
                 return Ok(Pass::Spent);
             }
             self.budget.entries -= 1;
-            match self.entry(directory, name, is_top) {
+            match self.entry(directory, name) {
                 Ok(true) => any = true,
                 Ok(false) => return Ok(Pass::Spent),
                 // Another run removes it as well.
@@ -135,7 +134,7 @@ impl RemovedTree<'_> {
     }
 
     /// Takes one entry out of `directory`; `false` if the budget is spent first.
-    fn entry(&mut self, directory: &OwnedFd, name: &CStr, is_top: bool) -> nix::Result<bool> {
+    fn entry(&mut self, directory: &OwnedFd, name: &CStr) -> nix::Result<bool> {
         let stat = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         if stat.st_dev != self.device {
             return Err(Errno::EXDEV);
@@ -146,7 +145,7 @@ impl RemovedTree<'_> {
             return Ok(true);
         }
         let below = open_directory(directory, name)?;
-        if !is_top {
+        if directory.as_raw_fd() != self.top.as_raw_fd() {
             self.move_up(directory, name)?;
             return Ok(true);
         }

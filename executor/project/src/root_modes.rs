@@ -41,7 +41,7 @@ struct RootWithMode {
     path: PathBuf,
     directory: OwnedFd,
     is: RootMode,
-    /// What keeps it granted, if it is none of the session's own.
+    /// The guard that keeps it granted, if it is none of the session's own.
     held: Option<Weak<dyn Any>>,
     /// When its metadata had last changed: if it has not since, nothing below has.
     changed: (i64, i64),

@@ -17,7 +17,7 @@ use crate::commands::Commands;
 use crate::created_record::is_recent;
 use crate::finding::of_repository;
 use crate::hidden_changes::HiddenChanges;
-use crate::left_files::set_aside;
+use crate::leftovers::set_aside;
 use crate::other_repositories::why_unusable;
 use crate::project_repository::{ProjectRepository, TrackedState};
 use crate::record_file;
@@ -71,7 +71,7 @@ pub(crate) struct TrackedSecrets {
     known: BTreeSet<Vec<u8>>,
 }
 
-/// What git tracks, as paths relative to the project.
+/// Files that git tracks, as paths relative to the project.
 #[derive(Debug, Default)]
 struct Tracked {
     /// Protected names in the index, each with whether it is hidden; `None` if unknown.
@@ -82,7 +82,6 @@ struct Tracked {
     unknown: BTreeSet<Vec<u8>>,
     /// Why git must not use the index.
     fault: Option<IndexFault>,
-    /// The places of submodules.
     submodules: BTreeSet<Vec<u8>>,
     /// The files on which the index is based.
     shared: Vec<String>,
@@ -140,6 +139,14 @@ impl Tracked {
         self.index.is_none() || self.unknown.contains(path) || self.has(path)
     }
 
+    /// Whether the index names what lies outside the repository's tree, or is that of another one.
+    fn is_of_elsewhere(&self) -> bool {
+        matches!(
+            self.fault,
+            Some(IndexFault::Outside(_) | IndexFault::OtherTree(_))
+        )
+    }
+
     /// Whether git is known to track it.
     fn has(&self, path: &[u8]) -> bool {
         let in_index = self
@@ -148,6 +155,17 @@ impl Tracked {
             .is_some_and(|index| index.contains_key(path));
         self.head.contains(path) || in_index
     }
+}
+
+/// Those of `files` that have their committed content.
+fn committed(answer: Option<&RepositoryAnswer>, files: &[PathBuf]) -> Vec<PathBuf> {
+    let answered = answer
+        .into_iter()
+        .flat_map(|answer| files.iter().zip(&answer.files));
+    answered
+        .filter(|(_, in_head)| **in_head == InHead::Same)
+        .map(|(path, _)| path.clone())
+        .collect()
 }
 
 impl TrackedSecrets {
@@ -164,13 +182,7 @@ impl TrackedSecrets {
         let directory = record_file::directory(spec);
         let before: BTreeSet<String> = directory.as_ref().map(read).unwrap_or_default();
         let answer = ask(&repository, &files);
-        let same = answer
-            .iter()
-            .flat_map(|answer| files.iter().zip(&answer.files));
-        let same: Vec<PathBuf> = same
-            .filter(|(_, in_head)| **in_head == InHead::Same)
-            .map(|(path, _)| path.clone())
-            .collect();
+        let committed = committed(answer.as_ref(), &files);
         let tracked = Tracked::of(answer, &files, &spec.project);
         let seen = repository.state(&tracked.shared);
         let of = |path: &PathBuf| below(path, &spec.project);
@@ -188,12 +200,9 @@ impl TrackedSecrets {
             .collect();
         let (open, closed): (Vec<_>, Vec<_>) = files
             .into_iter()
-            .partition(|path| same.contains(path) && !tainted.contains(path));
+            .partition(|path| committed.contains(path) && !tainted.contains(path));
         // What an earlier session has left is handled after the first call.
-        let seen = if matches!(
-            tracked.fault,
-            Some(IndexFault::Outside(_) | IndexFault::OtherTree(_))
-        ) {
+        let seen = if tracked.is_of_elsewhere() {
             Vec::new()
         } else {
             seen
@@ -221,7 +230,7 @@ impl TrackedSecrets {
         (tracked_secrets, open, tainted)
     }
 
-    /// What to ask, if anything that determines what is tracked has changed. A command that has a file mapped changes it without a trace
+    /// The question to ask, if anything that determines what is tracked has changed. A command that has a file mapped changes it without a trace
     /// in its state.
     pub(crate) fn question(&self, commands: Commands) -> Option<TrackedQuestion> {
         let seen = self.repository.state(&self.tracked.shared);
@@ -282,7 +291,7 @@ impl TrackedSecrets {
         now.get(1..) != self.seen.get(1..)
     }
 
-    /// What must be watched so that every change of what is tracked is noticed.
+    /// Paths to watch, so that every change of what is tracked is noticed.
     pub(crate) fn watched(&self) -> Vec<PathBuf> {
         let git = |path: &Vec<u8>| {
             self.repository

@@ -109,7 +109,7 @@ fn lies_below<'a>(path: &Path, mut roots: impl Iterator<Item = &'a Path>, own: &
 mod tests {
     use super::*;
 
-    /// What a first process that was taken over might report.
+    /// Reports that a first process might make when it was taken over.
     #[test]
     fn nothing_outside_the_roots_is_in_reach() {
         let in_reach = |path: &str| {

@@ -4,7 +4,7 @@
 use crate::asking::{PendingQuestions, RepositoryReply};
 use crate::commands::Commands;
 use crate::kept_repositories::KeptRepository;
-use crate::left_files::{LeftFiles, NewLocks};
+use crate::leftovers::{Leftovers, NewLocks};
 use crate::other_repositories::{IndexQuestion, OtherRepositories, TIME as OTHERS_TIME};
 use crate::repository_changes::RepositoryChanges;
 use crate::tracked_secrets::{TrackedQuestion, TrackedSecrets};
@@ -16,6 +16,14 @@ use policies::PatternFile;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// The parts that make directories repositories, when commands' changes are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum RepositoryParts {
+    Restored,
+    /// As commands have left them.
+    AsLeft,
+}
 
 /// How long repositories are looked at while commands run, when other calls wait; the rest is looked at later.
 const TIME: Duration = Duration::from_millis(100);
@@ -29,7 +37,7 @@ pub struct RepositoryWatch {
     pub others: OtherRepositories,
     /// Those that are looked at, the user's first, and Mercurial's at the end.
     all: Vec<WatchedRepository>,
-    /// What happens in these, by their places, and behind them in what decides what git tracks.
+    /// Changes in these, by their places, and behind them in what decides what git tracks.
     changes: RepositoryChanges,
     /// Whether there was a look before: a session of one call needs no watches.
     is_used: bool,
@@ -55,7 +63,7 @@ pub struct Look {
 #[derive(Debug)]
 struct WatchedRepository {
     kept: Option<KeptRepository>,
-    left: LeftFiles,
+    left: Leftovers,
 }
 
 impl RepositoryWatch {
@@ -67,12 +75,12 @@ impl RepositoryWatch {
         others: OtherRepositories,
     ) -> Self {
         let git = objects.watched.iter().map(|path| {
-            let (kept, left) = (KeptRepository::of(path), LeftFiles::of_git(path));
+            let (kept, left) = (KeptRepository::of(path), Leftovers::of_git(path));
             WatchedRepository { kept, left }
         });
         let mercurial = WatchedRepository {
             kept: None,
-            left: LeftFiles::of_mercurial(&spec.project),
+            left: Leftovers::of_mercurial(&spec.project),
         };
         let all: Vec<WatchedRepository> = git.chain([mercurial]).collect();
         let changes = RepositoryChanges::new(all.len() + 1);
@@ -113,16 +121,21 @@ impl RepositoryWatch {
         tracked.is_some_and(TrackedSecrets::have_references_changed)
     }
 
-    /// Looks at what commands have left since the last look; `is_restored`: whether what makes
-    /// directories repositories was. What git tracks is asked of a worker, and [`end`](Self::end) takes its answers.
-    pub fn begin(&mut self, spec: &SandboxSpec, commands: Commands, is_restored: bool) -> Look {
+    /// Looks at what commands have left since the last look. What git tracks is asked of a worker, and [`end`](Self::end) takes its
+    /// answers.
+    pub fn begin(
+        &mut self,
+        spec: &SandboxSpec,
+        commands: Commands,
+        parts: RepositoryParts,
+    ) -> Look {
         let mut watched = if commands.are_over() && self.is_used {
             self.watch()
         } else {
             BTreeSet::new()
         };
         self.is_used = true;
-        if !is_restored {
+        if parts == RepositoryParts::AsLeft {
             watched.clear();
         }
         let (mut findings, mut locks) = (Vec::new(), NewLocks::default());
@@ -165,7 +178,7 @@ impl RepositoryWatch {
         }
     }
 
-    /// What commands have caused, with the answers of the worker; `commands` says whether one has run since the look began.
+    /// Findings that commands have caused, with the answers of the worker; `commands` says whether one has run since the look began.
     pub fn end(&mut self, look: Look, spec: &SandboxSpec, commands: Commands) -> Vec<Finding> {
         let Look {
             asking,
@@ -204,7 +217,7 @@ impl RepositoryWatch {
         findings
     }
 
-    /// What commits of commands are made without, once, when the first may have been made.
+    /// Reports the settings that commits of commands are made without, once, when the first may have been made.
     fn commit_settings(&mut self, spec: &SandboxSpec) -> Option<Finding> {
         let mut keys = spec.without_effect.iter();
         let first = keys.next()?;

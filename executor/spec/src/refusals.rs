@@ -118,9 +118,9 @@ impl Refusals {
         }
     }
 
-    /// Adds what the call has misplaced, before everything else.
-    pub fn lead_with(&mut self, misplaced: Vec<Refusal>) {
-        self.list.splice(0..0, misplaced);
+    /// Puts `first` before everything noted so far: it has its own bound.
+    pub fn lead_with(&mut self, first: Vec<Refusal>) {
+        self.list.splice(0..0, first);
     }
 
     /// The refusals, in order of their first occurrence.

@@ -58,22 +58,22 @@ impl Approvals {
             }
             FromApprover::Hello(_) => {
                 let open: Vec<_> = self
-                    .open
+                    .questions
                     .iter()
                     .map(|(call, open)| open.message(*call))
                     .collect();
                 open.iter().for_each(|message| self.send(number, message));
                 return None;
             }
-            FromApprover::Grants => return self.send_standing(number, None),
-            FromApprover::Revoke { grant } => return self.send_standing(number, Some(grant)),
+            FromApprover::Grants => return self.send_grants(number, None),
+            FromApprover::Revoke { grant } => return self.send_grants(number, Some(grant)),
         };
         taken
             .map_err(|not| self.send(number, &ToApprover::Ungranted(not)))
             .ok()
     }
 
-    fn send_standing(&mut self, number: u64, revoked: Option<u64>) -> Option<ApprovalEvent> {
+    fn send_grants(&mut self, number: u64, revoked: Option<u64>) -> Option<ApprovalEvent> {
         let standing = self.list(revoked);
         self.send(number, &ToApprover::Grants(standing));
         None

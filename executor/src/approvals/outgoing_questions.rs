@@ -17,14 +17,14 @@ impl Approvals {
         policy: Digest,
     ) -> Result<Challenge, RequestAnswer> {
         let asked = OutgoingRequest::new(question);
-        if self.has_standing(&question.name, outgoing::TOOL, &[], Some(asked.scope)) {
+        if self.has_session_grant(&question.name, outgoing::TOOL, &[], Some(asked.scope)) {
             return Err(RequestAnswer::Granted);
         }
         // A client knows questions by their calls.
-        if self.open.contains_key(&question.call) {
+        if self.questions.contains_key(&question.call) {
             return Err(RequestAnswer::TooMany);
         }
-        if !self.asked.may_ask(question.call, question.rule) {
+        if !self.program_requests.may_ask(question.call, question.rule) {
             return Err(RequestAnswer::TooMany);
         }
         let challenge = Challenge {
@@ -48,13 +48,13 @@ impl Approvals {
             outgoing: Some(asked),
         };
         self.send_all(&open.message(question.call));
-        self.open.insert(question.call, open);
+        self.questions.insert(question.call, open);
         Ok(challenge)
     }
 
     /// The view for approvers of a request of this call's program, if a question about one is open.
     pub(crate) fn outgoing(&self, call: CallId) -> Option<&Request> {
-        let outgoing = self.open.get(&call)?.outgoing.as_ref()?;
+        let outgoing = self.questions.get(&call)?.outgoing.as_ref()?;
         Some(&outgoing.shown)
     }
 
@@ -62,13 +62,16 @@ impl Approvals {
     pub(crate) fn end_outgoing(&mut self, call: CallId) -> Option<ApprovalEvent> {
         let is_open = self.outgoing(call).is_some();
         let ended = is_open.then(|| self.end(call, Decision::Cancelled));
-        self.asked.end(call);
+        self.program_requests.end(call);
         ended
     }
 
     /// Ends all questions about requests: the gateway that held them is gone.
     pub(crate) fn forget_outgoing(&mut self) -> Vec<ApprovalEvent> {
-        let open = self.open.iter().filter(|(_, open)| open.outgoing.is_some());
+        let open = self
+            .questions
+            .iter()
+            .filter(|(_, open)| open.outgoing.is_some());
         let calls: Vec<CallId> = open.map(|(call, _)| *call).collect();
         let ended = calls
             .into_iter()

@@ -33,7 +33,7 @@ fn ask(approvals: &mut Approvals, call: CallId, rule: &str) -> Challenge {
         paths: vec![],
         outgoing: None,
     };
-    approvals.open.insert(call, open);
+    approvals.questions.insert(call, open);
     challenge
 }
 
@@ -96,7 +96,7 @@ fn an_answer_counts_by_its_channel_nonce_and_digest_and_once() {
 fn time_runs_out_before_the_poll_returns_too() {
     let mut approvals = approvals(Channel::Relay);
     let challenge = ask(&mut approvals, 1, "r");
-    approvals.open.get_mut(&1).unwrap().deadline = Instant::now();
+    approvals.questions.get_mut(&1).unwrap().deadline = Instant::now();
     let late = approvals
         .take_grant(&yes(1, &challenge), Channel::Relay)
         .map(drop);
@@ -118,22 +118,22 @@ fn a_lasting_grant_answers_its_rule_for_its_tool() {
         .take_grant(&grant, Channel::Relay)
         .map(drop)
         .unwrap();
-    assert!(approvals.has_standing("r", "file_read", &[], None));
+    assert!(approvals.has_session_grant("r", "file_read", &[], None));
     assert!(
-        !approvals.has_standing("q", "file_read", &[], None)
-            && !approvals.has_standing("r", "bash", &[], None)
+        !approvals.has_session_grant("q", "file_read", &[], None)
+            && !approvals.has_session_grant("r", "bash", &[], None)
     );
-    assert!(!approvals.has_standing("r", "file_read", &[], Some(challenge.digest)));
-    assert_eq!(approvals.standing[0].calls, 2);
+    assert!(!approvals.has_session_grant("r", "file_read", &[], Some(challenge.digest)));
+    assert_eq!(approvals.session_grants[0].calls, 2);
     approvals.grants(Some(1));
-    assert!(!approvals.has_standing("r", "file_read", &[], None));
+    assert!(!approvals.has_session_grant("r", "file_read", &[], None));
 }
 
 #[test]
 fn a_lasting_grant_in_doubt_answers_its_very_call() {
     let mut approvals = approvals(Channel::Relay);
     let challenge = ask(&mut approvals, 1, "r");
-    approvals.open.get_mut(&1).unwrap().challenge.covers = Coverage::Call;
+    approvals.questions.get_mut(&1).unwrap().challenge.covers = Coverage::Call;
     let grant = Grant {
         extent: Extent::Session,
         ..yes(1, &challenge)
@@ -142,7 +142,7 @@ fn a_lasting_grant_in_doubt_answers_its_very_call() {
         .take_grant(&grant, Channel::Relay)
         .map(drop)
         .unwrap();
-    assert!(approvals.has_standing("r", "file_read", &[], Some(challenge.digest)));
-    assert!(!approvals.has_standing("r", "file_read", &[], None));
-    assert!(!approvals.has_standing("r", "file_read", &[], Some(Digest([9; 32]))));
+    assert!(approvals.has_session_grant("r", "file_read", &[], Some(challenge.digest)));
+    assert!(!approvals.has_session_grant("r", "file_read", &[], None));
+    assert!(!approvals.has_session_grant("r", "file_read", &[], Some(Digest([9; 32]))));
 }

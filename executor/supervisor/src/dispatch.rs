@@ -3,9 +3,7 @@
 use crate::answer::SyscallAnswer;
 use crate::call::SupervisedCall;
 use crate::metadata::MetadataTarget::{self, Fd, Path};
-use crate::open::OpenFlags;
-use broker_protocol::AttemptKind;
-use executor_spec::refusals::Cause;
+use crate::open_flags::OpenFlags;
 use executor_sys::file::SYS_FCHMODAT2;
 use executor_sys::notify::Notification;
 use executor_sys::socket::SocketEnd;
@@ -73,20 +71,17 @@ impl SupervisedCall<'_> {
             libc::SYS_process_vm_readv => Err(self.refuse("process_vm_readv")),
             libc::SYS_process_vm_writev => Err(self.refuse("process_vm_writev")),
             libc::SYS_pidfd_getfd => Err(self.refuse("pidfd_getfd")),
-            // IPC, or an older form of the calls above: `open`, `mkdir`, `rename` and the like.
-            _ => self.make_ipc_or_old(notification),
+            _ => match self.make_ipc(notification) {
+                Some(answer) => answer,
+                // An older form of the calls above: `open`, `mkdir`, `rename` and the like.
+                None => self.make_old(notification),
+            },
         }
-    }
-
-    /// Refuses a call that the first process could make, but its program may not.
-    pub(crate) fn refuse(&self, name: &str) -> Errno {
-        self.note(AttemptKind::SystemCall, Cause::Process, name.as_bytes());
-        Errno::EPERM
     }
 
     /// The older calls that the `*at` calls replaced.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) fn make_old(&self, notification: &Notification) -> Result<SyscallAnswer> {
+    fn make_old(&self, notification: &Notification) -> Result<SyscallAnswer> {
         let [a, b, c, ..] = notification.arguments;
         const CREAT: u64 = (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64;
         match notification.call {
@@ -115,7 +110,7 @@ impl SupervisedCall<'_> {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    pub(crate) fn make_old(&self, _: &Notification) -> Result<SyscallAnswer> {
+    fn make_old(&self, _: &Notification) -> Result<SyscallAnswer> {
         Err(Errno::EPERM)
     }
 }

@@ -52,7 +52,7 @@ impl FoundName {
     ///
     /// # Errors
     /// `EEXIST` if something has it.
-    pub(crate) fn is_free(&self) -> Result<()> {
+    pub(crate) fn require_free(&self) -> Result<()> {
         match self.object {
             Some(_) => Err(Errno::EEXIST),
             None => Ok(()),

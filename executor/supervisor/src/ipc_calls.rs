@@ -8,20 +8,20 @@ use nix::Result;
 use nix::errno::Errno;
 
 impl SupervisedCall<'_> {
-    /// These calls; what is left is an older one.
-    pub(crate) fn make_ipc_or_old(&self, notification: &Notification) -> Result<SyscallAnswer> {
+    /// Makes one of these calls; `None` for any other.
+    pub(crate) fn make_ipc(&self, notification: &Notification) -> Option<Result<SyscallAnswer>> {
         let [a, b, c, d, ..] = notification.arguments;
         // Keys, numbers, counts and flags are 32 bits to the kernel.
         let number = |register: u64| register as i32;
-        match notification.call {
+        Some(match notification.call {
             libc::SYS_semget => self.get_object(Semaphores, number(a), number(b), number(c)),
             libc::SYS_msgget => self.get_object(Queue, number(a), 0, number(b)),
             libc::SYS_semop | libc::SYS_semtimedop => self.use_object(Semaphores, number(a)),
             libc::SYS_msgsnd | libc::SYS_msgrcv => self.use_object(Queue, number(a)),
             libc::SYS_semctl => self.control_object(Semaphores, number(a), number(c), d),
             libc::SYS_msgctl => self.control_object(Queue, number(a), number(b), c),
-            _ => self.make_old(notification),
-        }
+            _ => return None,
+        })
     }
 
     fn get_object(&self, kind: IpcKind, key: i32, count: i32, flags: i32) -> Result<SyscallAnswer> {

@@ -4,12 +4,12 @@ use crate::answer::SyscallAnswer;
 use crate::call::SupervisedCall;
 use crate::caller::PATH_ONLY;
 use crate::find::{FoundName, LastLink};
-use crate::new_names::NewName;
 use crate::object::{Handle, by_descriptor, is, kind_of, real};
+use crate::second_look::NewName;
 use broker_protocol::AttemptKind::Write;
 use executor_spec::created::identity_of;
 use executor_spec::known_directories::Identity;
-use executor_sys::take_back::take_back;
+use executor_sys::withdraw_name::withdraw_name;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, openat, renameat2};
@@ -27,7 +27,7 @@ impl SupervisedCall<'_> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
         // Programs like `mkdir -p` create each directory of a path, even those outside the zones: for existing ones they expect EEXIST.
-        found.is_free()?;
+        found.require_free()?;
         let real = found.real(&self.rules.areas)?;
         let verdict = self.judge_new(&found, &real, New::Directory)?;
         self.admit(Write, &real, self.rules.enforce(verdict))?;
@@ -53,7 +53,7 @@ impl SupervisedCall<'_> {
     pub(crate) fn make_node(&self, from: i32, path: u64, mode: u64) -> Result<SyscallAnswer> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
-        found.is_free()?;
+        found.require_free()?;
         let mode = mode as libc::mode_t;
         let (flags, kind) = match mode & libc::S_IFMT {
             0 | libc::S_IFREG => (libc::S_IFREG, ObjectKind::File),
@@ -97,7 +97,7 @@ impl SupervisedCall<'_> {
         let shape = self.verdict_on(found, real, new, Moment::Made)?;
         let shape = self.rules.enforce(shape);
         if !shape.is_allowed() {
-            take_back(&found.parent, Path::new(OsStr::from_bytes(&found.name)))?;
+            withdraw_name(&found.parent, Path::new(OsStr::from_bytes(&found.name)))?;
         }
         self.admit(Write, real, shape)
     }
@@ -137,7 +137,7 @@ impl SupervisedCall<'_> {
         let _lock = self.rules.lock_renames()?;
         let found = self.name(from, path)?;
         // Package managers register a project in their store by a link, and expect to hear that it is there.
-        found.is_free()?;
+        found.require_free()?;
         let real = found.real(&self.rules.areas)?;
         let new = New::Link {
             target: target.as_bytes(),

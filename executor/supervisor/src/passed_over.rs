@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compared_is_limited() {
+    fn comparison_is_limited() {
         let file = || tempfile::tempfile().unwrap();
         for (length, is_compared) in [(COMPARED_MAX, true), (COMPARED_MAX + 1, false)] {
             let made = file();

@@ -4,10 +4,13 @@ use crate::answer::SyscallAnswer;
 use crate::call::SupervisedCall;
 use crate::find::FoundName;
 use crate::object::is;
-use crate::open::OpenFlags;
+use crate::open_flags::OpenFlags;
 use crate::passed_over::INDEX_LOCK;
 use broker_protocol::AttemptKind::Write;
 use executor_spec::refusals::Cause;
+use nix::Result;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::fstat;
 use policies_guard::Verdict;
 use std::fs::File;
@@ -99,6 +102,17 @@ impl SupervisedCall<'_> {
         verdict: Verdict,
     ) -> Option<SyscallAnswer> {
         self.file_without_name(&self.repository_of_git(real, verdict)?, real, how)
+    }
+
+    /// A file without a name in a directory, where the caller makes a new one. It can be read too.
+    fn without_name(&self, directory: &OwnedFd, how: OpenFlags) -> Result<OwnedFd> {
+        let makes = how.has(OFlag::O_CREAT | OFlag::O_EXCL) && !how.has(OFlag::O_TMPFILE);
+        if !makes || how.flags & OFlag::O_ACCMODE == OFlag::O_RDONLY {
+            return Err(Errno::EACCES);
+        }
+        let flags = OFlag::O_RDWR | OFlag::O_TMPFILE | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+        self.caller
+            .with_mask(|| openat(directory, ".", flags, how.mode))
     }
 
     fn file_without_name(

@@ -3,7 +3,9 @@
 use crate::answer::SyscallAnswer;
 use crate::call::SupervisedCall;
 use crate::rules::AccessRules;
+use broker_protocol::AttemptKind;
 use executor_layers::mounts::KEYS;
+use executor_spec::refusals::Cause;
 use executor_sys::proc::Stat;
 use nix::Result;
 use nix::errno::Errno;
@@ -50,6 +52,12 @@ impl SupervisedCall<'_> {
         } else {
             Err(self.refuse("ptrace"))
         }
+    }
+
+    /// Refuses a call that the first process could make, but its program may not.
+    pub(crate) fn refuse(&self, name: &str) -> Errno {
+        self.note(AttemptKind::SystemCall, Cause::Process, name.as_bytes());
+        Errno::EPERM
     }
 }
 

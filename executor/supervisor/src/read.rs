@@ -1,7 +1,7 @@
 //! A fast path for opening files that are only read: most calls of a program that reads much.
 //!
 //! A path without links and without `..` shows by itself where its file is, so the rules are checked before it is opened. Only
-//! what they allow is handled here: everything else is resolved name by name (`find.rs`), decided and refused in `open.rs`.
+//! what they allow is handled here: everything else is resolved name by name (`find.rs`), decided and refused in `opened_files.rs`.
 
 use crate::answer::{Pending, SyscallAnswer, set_flags};
 use crate::call::SupervisedCall;

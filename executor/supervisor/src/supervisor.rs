@@ -104,8 +104,8 @@ impl<'a> Supervisor<'a> {
         self.cell.line.iter().for_each(|line| line.serve(loopback));
     }
 
-    /// Looks after what the program has left, when all of it is dead.
-    pub fn tidy(&self) {
+    /// Ends what the program has left and adds what that shows to its refusals, when all of it is dead.
+    pub fn finish_program(&self) {
         self.cell.line.iter().for_each(|line| line.end());
         self.cell.objects.borrow_mut().remove_all();
         self.cell.empty_directories.remove();
@@ -138,7 +138,8 @@ impl<'a> Supervisor<'a> {
         !self.pending.is_empty() || self.cell.loopback.borrow().waits()
     }
 
-    pub fn answer(&mut self) {
+    /// Receives the next call, decides it, makes it where it is allowed, and answers it now or, if it waits for another process, later.
+    pub fn serve_next(&mut self) {
         // The caller may have been killed meanwhile.
         let Ok(notification) = notify::next(self.listener.as_fd()) else {
             return;
@@ -162,6 +163,7 @@ impl<'a> Supervisor<'a> {
         self.retry();
     }
 
+    /// Tries again what waits for another process.
     pub fn retry(&mut self) {
         self.cell.loopback.get_mut().check_pending();
         self.cell.kept.get_mut().drop_connected();

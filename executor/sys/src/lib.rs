@@ -16,6 +16,6 @@ pub mod shared_segment;
 pub mod ipc_object;
 pub mod idle;
 pub mod opened_way;
-pub mod take_back;
+pub mod withdraw_name;
 pub mod stale_temporaries;
 pub mod errno;

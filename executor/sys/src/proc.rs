@@ -125,7 +125,6 @@ mod tests {
     use nix::sys::wait::waitpid;
     use nix::unistd::Pid;
     use std::os::fd::AsFd;
-    use std::time::Duration;
 
     #[test]
     fn a_process_is_read_whatever_its_name() {
@@ -171,7 +170,7 @@ mod tests {
     fn a_search_for_descendants_ends_at_its_bound() {
         let wait = |_| match process::fork(0).unwrap() {
             Fork::Child => loop {
-                std::thread::sleep(Duration::from_secs(60));
+                nix::unistd::pause();
             },
             Fork::Parent(child) => child,
         };

@@ -8,12 +8,12 @@
 //! `old` spans lines and does not occur in the file unchanged. Then each lone `\n` of `old` and `new` is
 //! taken as `\r\n`, and the file keeps its line ends. To change line ends, `old` must contain `\r`.
 
+use crate::beneath::regular;
 use crate::bounds::EDITED;
 use crate::content::{digest, read_up_to};
 use crate::error::{EditError, SystemError, WorkError};
 use crate::hunks::Regions;
 use crate::names::Intent;
-use crate::open::regular;
 use crate::root::READING;
 use crate::worker::FileCall;
 use crate::write::CurrentFile;

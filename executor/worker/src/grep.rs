@@ -343,9 +343,18 @@ struct MatchedLines<'a> {
     binary: bool,
 }
 
+/// Why a line is in the answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LineRole {
+    Match,
+    /// It stands near a match.
+    Context,
+}
+
 impl MatchedLines<'_> {
     /// Adds a line, if there is room for it.
-    fn push(&mut self, number: Option<u64>, matched: bool, line: &[u8]) {
+    fn push(&mut self, number: Option<u64>, role: LineRole, line: &[u8]) {
+        let matched = role == LineRole::Match;
         if !self.full && (!matched || self.left > 0) {
             let text = displayed_line(line);
             if self.room.take(text.len() + TEXT) {
@@ -382,12 +391,12 @@ impl Sink for &mut MatchedLines<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
-        self.push(found.line_number(), true, found.bytes());
+        self.push(found.line_number(), LineRole::Match, found.bytes());
         Ok(true)
     }
 
     fn context(&mut self, _: &Searcher, beside: &SinkContext<'_>) -> io::Result<bool> {
-        self.push(beside.line_number(), false, beside.bytes());
+        self.push(beside.line_number(), LineRole::Context, beside.bytes());
         Ok(true)
     }
 

@@ -43,7 +43,7 @@ impl FileCall<'_> {
         Ok(Listed { entries, truncated })
     }
 
-    /// What is known of the entry. One that became something else since its directory was read has no size, and one that is gone
+    /// Describes the entry. One that became something else since its directory was read has no size, and one that is gone
     /// nothing but its name.
     fn entry(&self, step: &WalkStep, path: String) -> ListedEntry {
         let stat = self.stat(&step.location).ok().flatten();

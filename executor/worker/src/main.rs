@@ -20,7 +20,7 @@ mod temporary;
 mod undo_store;
 mod cached_trees;
 mod change_record;
-mod open;
+mod beneath;
 mod tree;
 mod names;
 mod seen;

@@ -1,10 +1,10 @@
 //! Reads a regular file, whole or by lines. A small file costs one open, one `stat`, one read.
 
+use crate::beneath::regular;
 use crate::bounds::{CHUNK, COUNTED, SKIPPED};
 use crate::content::{digest, read_up_to};
 use crate::error::{ReadError, SystemError, WorkError};
 use crate::names::Intent;
-use crate::open::regular;
 use crate::root::READING;
 use crate::seen::KnownFile;
 use crate::worker::FileCall;
@@ -23,7 +23,7 @@ impl FileCall<'_> {
         let mut file = File::from(found.file);
         let failed = |error| SystemError::new("read", &request.path, error);
         let read = match (request.offset.unwrap_or(1), request.limit) {
-            (1, None) => whole(&file, size).map_err(failed)?,
+            (1, None) => read_from_start(&file, size).map_err(failed)?,
             (first, limit) => lines(&file, size, first, limit, request)?,
         };
         let known = match read.sha256 {
@@ -52,7 +52,7 @@ impl FileCall<'_> {
 }
 
 /// Reads a file from its first byte, up to [`limit::READ`].
-fn whole(file: &File, size: u64) -> io::Result<broker_protocol::Read> {
+fn read_from_start(file: &File, size: u64) -> io::Result<broker_protocol::Read> {
     let mut content = read_up_to(file, size, limit::READ)?;
     let size = size.max(content.len() as u64);
     let cut = content.len() > limit::READ;
@@ -64,7 +64,7 @@ fn whole(file: &File, size: u64) -> io::Result<broker_protocol::Read> {
     } else {
         Some(Skipped::default())
     };
-    Ok(answer(content, 1, size, cut, behind))
+    Ok(answer(ReadPart { content, cut }, 1, size, behind))
 }
 
 /// Reads lines from `first` on, at most `most` of them and at most [`limit::READ`] bytes.
@@ -82,18 +82,24 @@ fn lines(
         return Err(nothing_there(&source, skipped, first, request).into());
     }
     source.get_mut().set_limit((limit::READ + CHUNK) as u64);
-    let (content, cut) = take(&mut source, most.unwrap_or(u64::MAX)).map_err(failed)?;
+    let part = take(&mut source, most.unwrap_or(u64::MAX)).map_err(failed)?;
     let behind = count(&mut source).map_err(failed)?;
-    let size = size.max(content.len() as u64);
-    Ok(answer(content, first, size, cut, behind))
+    let size = size.max(part.content.len() as u64);
+    Ok(answer(part, first, size, behind))
 }
 
-/// The answer with `content`; `behind` is what follows it in the file, if that was counted.
-fn answer(
+/// Bytes of a file for an answer.
+struct ReadPart {
     content: Vec<u8>,
+    /// Whether the limit on bytes left out some that were requested.
+    cut: bool,
+}
+
+/// The answer with a part; `behind` is what follows it in the file, if that was counted.
+fn answer(
+    ReadPart { content, cut }: ReadPart,
     first_line: u64,
     size: u64,
-    cut: bool,
     behind: Option<Skipped>,
 ) -> broker_protocol::Read {
     let shown = content.len() as u64;
@@ -182,15 +188,16 @@ fn skip(source: &mut impl BufRead, lines: u64) -> io::Result<Skipped> {
     Ok(skipped)
 }
 
-/// Reads up to `most` lines and up to [`limit::READ`] bytes; returns whether there were more within the limit on lines.
-fn take(source: &mut impl BufRead, most: u64) -> io::Result<(Vec<u8>, bool)> {
+/// Reads up to `most` lines and up to [`limit::READ`] bytes.
+fn take(source: &mut impl BufRead, most: u64) -> io::Result<ReadPart> {
     let mut content = Vec::new();
     let mut ends = 0;
     while ends < most {
         let buffer = source.fill_buf()?;
         let room = limit::READ - content.len();
         if buffer.is_empty() || room == 0 {
-            return Ok((content, !buffer.is_empty()));
+            let cut = !buffer.is_empty();
+            return Ok(ReadPart { content, cut });
         }
         let piece = &buffer[..buffer.len().min(room)];
         let used = match nth_line_end(piece, most - ends) {
@@ -206,7 +213,10 @@ fn take(source: &mut impl BufRead, most: u64) -> io::Result<(Vec<u8>, bool)> {
         content.extend_from_slice(&piece[..used]);
         source.consume(used);
     }
-    Ok((content, false))
+    Ok(ReadPart {
+        content,
+        cut: false,
+    })
 }
 
 /// The offset after the `nth` line end of `bytes`, counted from 1; or the number of line ends, if fewer.

@@ -3,10 +3,10 @@
 //! Every change is saved before it is made, also an undo, so that it can be undone in turn. Undoing is a write like any
 //! other: its path comes with the request, and is checked as a path; the file must still be as the change left it.
 
+use crate::beneath::regular_stat;
 use crate::bounds::AnswerRoom;
 use crate::change_record::{ChangeRecord, FileState};
 use crate::error::{SystemError, UndoError, WorkError};
-use crate::open::regular_stat;
 use crate::root::{Location, READING};
 use crate::worker::FileCall;
 use crate::write::{CurrentFile, LargeFile, changed};

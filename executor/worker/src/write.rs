@@ -4,19 +4,19 @@
 //! (hard links) keep the old content, and another owner, access lists and attributes are lost. A file that a lease opens is changed in
 //! place (`leased.rs`).
 
+use crate::beneath::{regular, regular_stat};
 use crate::bounds::KEPT;
 use crate::content::{digest, file_digest, read_up_to};
 use crate::error::{OpenError, SystemError, WorkError, WriteError};
 use crate::hunks::Regions;
 use crate::names::Intent;
-use crate::open::{regular, regular_stat};
 use crate::root::{ENTERING, Location, READING, open_beneath};
 use crate::seen::{KnownFile, NotKnown, Stamp};
 use crate::temporary::TemporaryFile;
 use crate::worker::FileCall;
 use broker_protocol::{Digest, FileWrite, Written, ZonePath};
 use executor_spec::known_directories::identity;
-use executor_sys::take_back::take_back;
+use executor_sys::withdraw_name::withdraw_name;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{FileStat, Mode, fstatat, mkdirat};
@@ -335,7 +335,7 @@ impl FileCall<'_> {
     ) -> Result<(), WorkError> {
         let shape = self.permit_new(path, directory, location, new, Moment::Made);
         if let (Err(_), Some(name)) = (&shape, location.path.file_name()) {
-            take_back(directory, Path::new(name))
+            withdraw_name(directory, Path::new(name))
                 .map_err(|errno| SystemError::new("take back", path, errno))?;
         }
         Ok(shape?)

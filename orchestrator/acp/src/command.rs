@@ -133,7 +133,7 @@ impl FrontEnd for Acp {
         agent_settings::check(files, &[&root], None)?;
         start::check_agent(&self.agent, &root)?;
         let timeout_s = policy.limits.timeout_max_s.unwrap_or(limit::TIMEOUT_S);
-        let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting()?);
+        let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting_endpoint()?);
         let guard = hooks.guard(&opening.open, Rc::new(endpoint.clone()));
         let socket = endpoint.socket().map(Path::to_owned);
         let variables = variables(options, &root)?;

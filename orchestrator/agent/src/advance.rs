@@ -8,7 +8,7 @@ use crate::error::ProviderError;
 use crate::event::{ChatEventBody, EndReason, Notice};
 use crate::fallback::{MALFORMED_MAX, Poor};
 use crate::message::{Message, MessagePart, ToolCall, text_of};
-use crate::packs::FINISH;
+use crate::packs::{FINISH, ToolUse};
 use crate::provider::{ModelRequest, instead};
 use crate::run::{Run, RunEnd, RunProgress};
 use crate::spans;
@@ -194,7 +194,7 @@ impl Run<'_> {
             return NextStep::End(reason, None);
         }
         let is_poor = matches!(stop, Some(Stop::Done) | None)
-            && !progress.tools_used
+            && progress.tools == ToolUse::NoneYet
             && !self.tools.is_empty();
         if is_poor && self.fall_back(Poor::NoToolCalls, progress).await {
             self.say(conversation, Message::user(ANSWER_AGAIN));

@@ -302,13 +302,13 @@ fn definition(listed: &Value) -> ToolDefinition {
     let text = |name: &str| listed[name].as_str().unwrap_or_default().to_owned();
     let name = text("name");
     // A batch may contain any call, and a subagent makes calls of its own.
-    let is_safe =
+    let runs_in_parallel =
         listed["risk"] == "low" && ![BATCH, FINISH, SUBAGENT, HOT_SWAP].contains(&name.as_str());
     ToolDefinition {
         name,
         description: text("description"),
         schema: listed["inputSchema"].clone(),
-        is_safe,
+        runs_in_parallel,
     }
 }
 

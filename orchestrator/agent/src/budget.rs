@@ -173,7 +173,7 @@ mod tests {
             name: "t".repeat(10),
             description: "d".repeat(18),
             schema,
-            is_safe: true,
+            runs_in_parallel: true,
         };
         let mut budget = Budget::new(Some(1000), 100, None).with_prompt(&"s".repeat(300), &[tool]);
         let messages = [Message::user("x".repeat(30))];

@@ -4,7 +4,7 @@
 use crate::budget::Budget;
 use crate::event::{ChatEventBody, ChatToolResult, Confirm, Notice, Output};
 use crate::message::{ImageData, Message, ToolAnswer, ToolCall};
-use crate::packs::FINISH;
+use crate::packs::{FINISH, ToolUse};
 use crate::run::{Run, RunProgress};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -67,7 +67,7 @@ impl Run<'_> {
             }
             let safe = rest
                 .iter()
-                .take_while(|call| self.is_safe(&call.name))
+                .take_while(|call| self.runs_in_parallel(&call.name))
                 .count();
             let (group, others) = rest.split_at(safe.max(1));
             rest = others;
@@ -87,7 +87,9 @@ impl Run<'_> {
                 .iter()
                 .map(|call| self.call(call, malformed.get(&call.id), profile));
             for (mut answer, warning) in join_all(made).await.into_iter().zip(warnings) {
-                progress.tools_used |= !answer.is_error;
+                if !answer.is_error {
+                    progress.tools = ToolUse::Some;
+                }
                 if let Some(times) = warning {
                     self.warn_of_loop(&mut answer, times).await;
                 }
@@ -117,11 +119,11 @@ impl Run<'_> {
         (self.parts.settings.brief_if_small && budget.is_small()).then_some(&COMPACT)
     }
 
-    fn is_safe(&self, name: &str) -> bool {
+    fn runs_in_parallel(&self, name: &str) -> bool {
         let name = canonical(name).unwrap_or(name);
         self.tools
             .iter()
-            .any(|tool| tool.name == name && tool.is_safe)
+            .any(|tool| tool.name == name && tool.runs_in_parallel)
     }
 
     /// Whether a tool was listed to the model.
@@ -256,7 +258,7 @@ impl Run<'_> {
         // Other names of the tool's fields count here too.
         let input = with_own_names(&call.input);
         let finish = self.finish.as_ref();
-        if let Some(Err(why)) = finish.map(|finish| finish.check(&input, progress.tools_used)) {
+        if let Some(Err(why)) = finish.map(|finish| finish.check(&input, progress.tools)) {
             let message = format!("the end of the task is not accepted: {why}");
             self.publisher
                 .publish(ChatEventBody::Notice {

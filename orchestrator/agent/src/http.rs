@@ -3,8 +3,11 @@
 use crate::error::{ProviderError, brief};
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use orchestrator_http::ask::{By, NetworkFault};
-use orchestrator_http::{ClientGateway, HostClient, HostRequest, HttpFailure, Response, name_host};
+use orchestrator_http::ask::{By, NamedRequest, NetworkFault};
+use orchestrator_http::key::Key;
+use orchestrator_http::{
+    ClientGateway, HostClient, HostRequest, HttpFailure, Response, name_request,
+};
 use orchestrator_web::base::{self, is_exposed};
 use serde_json::Value;
 use std::cell::OnceCell;
@@ -24,19 +27,20 @@ pub struct ProviderHttp {
 }
 
 impl ProviderHttp {
-    /// A server at `base`; every request carries `headers`.
+    /// A server at `base`, which gets these requests; each carries `headers`, which have the `key`.
     ///
     /// # Errors
     /// [`ProviderError::BaseUrl`]; [`ProviderError::PlainKey`] if a key would cross a network in clear text.
     pub fn new(
         base: &str,
+        requests: &[(&str, &str)],
         headers: Vec<(&'static str, String)>,
-        has_key: bool,
+        key: Option<&Key>,
         hint: Option<&'static str>,
     ) -> Result<Self, ProviderError> {
         let wrong = || ProviderError::BaseUrl(base.chars().take(200).collect());
         let base = base::parse(base).ok_or_else(wrong)?;
-        if has_key && is_exposed(&base) {
+        if key.is_some() && is_exposed(&base) {
             return Err(ProviderError::PlainKey { host: host(&base) });
         }
         let mut map = HeaderMap::new();
@@ -45,7 +49,7 @@ impl ProviderHttp {
             value.set_sensitive(true);
             map.insert(HeaderName::from_static(name), value);
         }
-        name_host(&base);
+        name_requests(&base, requests);
         Ok(Self {
             base,
             headers: map,
@@ -141,6 +145,13 @@ impl ProviderHttp {
     }
 }
 
+/// Names these requests below `base` for the gateway.
+pub(crate) fn name_requests(base: &Url, requests: &[(&str, &str)]) {
+    for (method, path) in requests {
+        name_request(NamedRequest::new(method, &below(base, path)));
+    }
+}
+
 /// The URL of `path` below a base. Users often write a base that already ends with the version in the path.
 fn below(base: &Url, path: &str) -> Url {
     let (path, query) = path
@@ -226,13 +237,14 @@ mod tests {
 
     #[test]
     fn a_key_crosses_no_network_in_clear_text() {
-        let new = |base: &str, has_key| ProviderHttp::new(base, vec![], has_key, None).map(drop);
+        let key = Key::new("sk-a-key").unwrap();
+        let new = |base: &str, key| ProviderHttp::new(base, &[], vec![], key, None).map(drop);
         for local in [
             "http://127.0.0.1:11434",
             "http://localhost:1/v1",
             "http://[::1]:3",
         ] {
-            assert_eq!(new(local, true), Ok(()), "{local}");
+            assert_eq!(new(local, Some(&key)), Ok(()), "{local}");
         }
         for open in [
             "http://api.example",
@@ -241,10 +253,10 @@ mod tests {
             "http://localhost.example",
         ] {
             assert!(
-                matches!(new(open, true), Err(ProviderError::PlainKey { .. })),
+                matches!(new(open, Some(&key)), Err(ProviderError::PlainKey { .. })),
                 "{open}"
             );
-            assert_eq!(new(open, false), Ok(()));
+            assert_eq!(new(open, None), Ok(()));
         }
         for wrong in [
             "",
@@ -256,7 +268,7 @@ mod tests {
             "file:///x",
         ] {
             assert!(
-                matches!(new(wrong, false), Err(ProviderError::BaseUrl(_))),
+                matches!(new(wrong, None), Err(ProviderError::BaseUrl(_))),
                 "{wrong}"
             );
         }

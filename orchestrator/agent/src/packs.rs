@@ -179,6 +179,13 @@ fn full_schema() -> Value {
         .unwrap_or_default()
 }
 
+/// Whether a run has used a tool with success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolUse {
+    NoneYet,
+    Some,
+}
+
 impl Finish {
     /// The schema of `finish_task` in this pack.
     pub fn schema(&self) -> Value {
@@ -191,8 +198,8 @@ impl Finish {
     }
 
     /// The first defect in the result of a task.
-    pub fn check(&self, input: &Value, tools_used: bool) -> Result<(), String> {
-        if self.tool_used && !tools_used {
+    pub fn check(&self, input: &Value, tools: ToolUse) -> Result<(), String> {
+        if self.tool_used && tools == ToolUse::NoneYet {
             return Err("no tool was used: do the task before you end it".to_owned());
         }
         let is_missing = |field: &&String| match &input[field.as_str()] {
@@ -280,21 +287,27 @@ mod tests {
     #[test]
     fn the_gates_of_engineering() {
         let finish = Pack::named("engineering", &[]).unwrap().finish.unwrap();
-        let check = |input: Value, used| finish.check(&input, used).is_ok();
-        assert!(check(json!({"summary": "s", "tests_verified": true}), true));
-        assert!(check(json!({"summary": "s"}), true));
-        assert!(!check(json!({"summary": "s"}), false), "no tool was used");
+        let check = |input: Value, tools| finish.check(&input, tools).is_ok();
+        assert!(check(
+            json!({"summary": "s", "tests_verified": true}),
+            ToolUse::Some
+        ));
+        assert!(check(json!({"summary": "s"}), ToolUse::Some));
         assert!(
-            !check(json!({"summary": " "}), true),
+            !check(json!({"summary": "s"}), ToolUse::NoneYet),
+            "no tool was used"
+        );
+        assert!(
+            !check(json!({"summary": " "}), ToolUse::Some),
             "a required field is empty"
         );
         assert!(
-            !check(json!({"notes": "n"}), true),
+            !check(json!({"notes": "n"}), ToolUse::Some),
             "a required field is missing"
         );
         assert!(!check(
             json!({"summary": "s", "tests_verified": false}),
-            true
+            ToolUse::Some
         ));
     }
 }

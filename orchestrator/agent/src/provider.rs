@@ -60,7 +60,7 @@ pub struct ToolDefinition {
     /// Its input, as JSON Schema.
     pub schema: Value,
     /// Whether its calls change nothing, so that several may run at once.
-    pub is_safe: bool,
+    pub runs_in_parallel: bool,
 }
 
 /// A model.

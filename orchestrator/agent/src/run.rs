@@ -8,7 +8,7 @@ use crate::error::ProviderError;
 use crate::event::{ChatEventBody, EndReason};
 use crate::hooks::SessionHooks;
 use crate::message::Message;
-use crate::packs::Finish;
+use crate::packs::{Finish, ToolUse};
 use crate::provider::{Model, Provider, ToolDefinition};
 use crate::publish::RunPublisher;
 use crate::reflection::Reflection;
@@ -53,7 +53,7 @@ pub(crate) struct Run<'a> {
 pub(crate) struct RunProgress {
     pub budget: Budget,
     pub repeats: CallRepeats,
-    pub tools_used: bool,
+    pub tools: ToolUse,
     pub turns: u32,
     pub usage: TokenUsage,
     /// How often the model was asked again because of its pack.
@@ -87,7 +87,7 @@ impl RunProgress {
         Self {
             budget,
             repeats: CallRepeats::default(),
-            tools_used: false,
+            tools: ToolUse::NoneYet,
             turns: 0,
             usage: TokenUsage::default(),
             reprompts: 0,

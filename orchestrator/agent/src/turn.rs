@@ -75,7 +75,9 @@ impl ModelTurn<'_> {
                 }
                 // The first reason is about what the user has set.
                 Err(ProviderError::BadRequest { .. }) if rejected.is_some() => rejected,
-                Err(error) => match self.pause(&error, begun, attempt, deadline) {
+                // Text that was shown cannot be withdrawn, and a second answer would differ from it.
+                Err(error) if begun => Some(error),
+                Err(error) => match self.pause(&error, attempt, deadline) {
                     Some(pause) => {
                         self.record_answer(&prompt, attempt, None, Some(&error), asked);
                         self.announce(&error, attempt, pause).await;
@@ -134,15 +136,8 @@ impl ModelTurn<'_> {
     }
 
     /// How long to wait before the next attempt; `None` if there is to be none.
-    fn pause(
-        &self,
-        error: &ProviderError,
-        begun: bool,
-        attempt: u32,
-        deadline: Instant,
-    ) -> Option<Duration> {
-        // Text that was shown cannot be withdrawn, and a second answer would differ from it.
-        if begun || attempt > RETRIES || !error.is_transient() || self.control.is_cancelled() {
+    fn pause(&self, error: &ProviderError, attempt: u32, deadline: Instant) -> Option<Duration> {
+        if attempt > RETRIES || !error.is_transient() || self.control.is_cancelled() {
             return None;
         }
         let pause = error.retry_after().unwrap_or(PAUSE * 2u32.pow(attempt - 1));

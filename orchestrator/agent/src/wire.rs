@@ -38,6 +38,8 @@ pub trait Wire {
     /// The path and the body of the request for a prompt.
     fn request(&self, prompt: &ModelRequest<'_>) -> (&'static str, Value);
     fn decoder(&self) -> Self::Decoder;
+    /// All requests of this format, by method and path: its servers are sent no others.
+    fn requests(&self) -> &'static [(&'static str, &'static str)];
     /// The path of the list of models.
     fn models_path(&self) -> &'static str;
     /// The models of that list.
@@ -95,8 +97,9 @@ impl<W: Wire> HttpProvider<W> {
     pub fn new(wire: W, base: Option<&str>, key: Option<&Key>) -> Result<Self, ProviderError> {
         let http = ProviderHttp::new(
             base.unwrap_or(wire.base()),
+            wire.requests(),
             wire.headers(key),
-            key.is_some(),
+            key,
             wire.hint(),
         )?;
         // A server with an address of the user's own may need no key.

@@ -140,22 +140,9 @@ fn run(
     text: &str,
 ) -> (RunEnd, Vec<String>, Conversation) {
     let open = Open {
-        project: "/p".into(),
-        central: "/c".into(),
         profile: "default".into(),
-        spare: 0,
-        scope: None,
         trust: Trust::Guided,
-        capture: None,
-        network: None,
-        image: None,
-        read: Vec::new(),
-        write: Vec::new(),
-        throw_away: false,
-        reveal: Vec::new(),
-        answer_s: None,
-        names: Vec::new(),
-        file_leases: false,
+        ..lazaret_fakes::open("/p", "/c")
     };
     let secret = Secret {
         name: "KEY".into(),

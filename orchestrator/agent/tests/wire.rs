@@ -609,7 +609,7 @@ fn request<W: Wire>(wire: &W, may_call: bool) -> Value {
         name: "bash".into(),
         description: "runs".into(),
         schema,
-        is_safe: false,
+        runs_in_parallel: false,
     }];
     let prompt = ModelRequest {
         model: "m",

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_signed_again_says_why() {
+    fn request_that_cannot_be_signed_again_fails_with_a_reason() {
         let own = format!("{KEY}/20150830/eu-central-1/s3/aws4_request");
         let malformed = [
             signed(KEY),

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_says_why_and_nothing_of_itself() {
+    fn invalid_key_fails_with_a_reason_that_quotes_nothing() {
         let lines = format!("aws_access_key_id={ID}\naws_secret_access_key={SECRET}\n");
         let json = |more: &str| {
             format!("{{\"AccessKeyId\":\"{ID}\",\"SecretAccessKey\":\"{SECRET}\"{more}}}")

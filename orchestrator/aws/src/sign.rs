@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_has_signed_with_is_gone() {
+    fn signature_of_the_program_is_removed() {
         let mut head = head(
             "GET",
             "/a%7Eb",

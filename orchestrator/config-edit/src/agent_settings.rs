@@ -22,7 +22,7 @@ const WHOLE: [(&str, &str); 4] = [
 /// How many findings an error names.
 const SHOWN: usize = 4;
 
-/// What the project around `places` and the working directory sets, and nobody has accepted; for `client` alone, if it is known.
+/// Settings of the project around `places` and the working directory, and nobody has accepted; for `client` alone, if it is known.
 ///
 /// # Errors
 /// If that cannot be told.
@@ -35,7 +35,7 @@ pub fn findings(
     findings_in(places.iter().map(PathBuf::as_path), client)
 }
 
-/// The same for one place, whatever the working directory is.
+/// Settings of the project around one place, whatever the working directory is.
 ///
 /// # Errors
 /// As for [`findings`].
@@ -81,7 +81,7 @@ pub fn advice(findings: &[ProjectFinding]) -> String {
     format!("{shown}{more}; {accept}; {}", whole(findings))
 }
 
-/// What runs the agent that reads the first of these settings in a cell.
+/// The command that runs the agent that reads the first of these settings in a cell.
 pub fn whole(findings: &[ProjectFinding]) -> String {
     let reads = |client: &str| {
         findings

@@ -23,13 +23,13 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// What was written, and the backup.
+/// The text that was written, and the backup.
 #[derive(Debug)]
 pub struct Allowed {
     pub what: String,
     /// The profile that has it: the one that was named, or one of the user's own that extends it.
     pub profile: String,
-    /// Which sessions have it, where the profile is not the one that was named.
+    /// The sessions that have it, where the profile is not the one that was named.
     pub has_it: Option<String>,
     /// The policy file of the user.
     pub file: PathBuf,
@@ -234,7 +234,7 @@ impl<'a> UserProfile<'a> {
         more
     }
 
-    /// What the files choose, with this profile under the name of the named one.
+    /// The profiles that the files choose, with this one under the name of the named one.
     fn chosen<'b>(&'b self, policies: &'b Policies) -> (&'b str, Vec<(Vec<&'b str>, &'b str)>) {
         let same = |name: &'b str| if name == self.name { self.named } else { name };
         let mut entries: Vec<(Vec<&str>, &str)> = Vec::new();
@@ -317,7 +317,7 @@ pub fn allow(
     })
 }
 
-/// Seconds since 1970.
+/// The time in seconds since 1970.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_secs()

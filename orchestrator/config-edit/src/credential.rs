@@ -44,7 +44,7 @@ pub enum NewSource {
 #[derive(Debug)]
 pub struct CredentialEdit {
     pub file: PathBuf,
-    /// What the edit adds to the file or takes from it, as a text of TOML.
+    /// Lines that the edit adds to the file or takes from it, as a text of TOML.
     pub lines: String,
     /// Profiles whose sessions gain or lose the credential.
     pub profiles: Vec<String>,

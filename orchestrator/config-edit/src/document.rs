@@ -65,7 +65,7 @@ pub(crate) fn shape(path: &[&str], expected: &'static str) -> DocumentError {
     }
 }
 
-/// What parsers do not preserve: the byte order mark, and carriage returns at line ends.
+/// Features that parsers do not preserve: the byte order mark, and carriage returns at line ends.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame {
     mark: bool,

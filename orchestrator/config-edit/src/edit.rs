@@ -17,14 +17,14 @@ pub enum KeyEdit {
         /// The value after the edit.
         value: Value,
     },
-    /// The same for a client that uses the last matching key: no pattern may follow this one.
+    /// As [`Self::Set`], for a client that uses the last matching key: no pattern may follow this one.
     SetLast {
         /// The keys from the outermost object to this key.
         path: Vec<String>,
         /// The value after the edit.
         value: Value,
     },
-    /// The same for a key that several tables may override: also set in those tables that have it.
+    /// As [`Self::Set`], for a key that several tables may override: also set in those tables that have it.
     SetEach {
         /// The key of the object with the tables.
         tables: &'static str,
@@ -50,7 +50,7 @@ impl KeyEdit {
         }
     }
 
-    /// The same, behind all patterns.
+    /// Sets a value behind all patterns.
     pub fn set_last(path: &str, value: impl Into<Value>) -> Self {
         KeyEdit::SetLast {
             path: keys(path),
@@ -58,7 +58,7 @@ impl KeyEdit {
         }
     }
 
-    /// The same, also in each of `tables` that has it.
+    /// Sets a value, also in each of `tables` that has it.
     pub fn set_each(tables: &'static str, path: &str, value: impl Into<Value>) -> Self {
         KeyEdit::SetEach {
             tables,

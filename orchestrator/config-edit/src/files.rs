@@ -51,7 +51,7 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// What a person should know of how [`replace`] will change a file; `None` if it is an ordinary one.
+/// A note for people on how [`replace`] will change a file; `None` if it is an ordinary one.
 pub fn note(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     let (mode, names) = (metadata.mode() & 0o7777, metadata.nlink());

@@ -1,4 +1,4 @@
-//! What a profile gains by one more entry, and that it gains nothing else by it.
+//! The gain of a profile by one more entry, and that it gains nothing else by it.
 
 use crate::{DocumentError, add_to_list, set_key};
 use broker_protocol::Leased;
@@ -42,7 +42,7 @@ pub(crate) enum Gain {
 }
 
 impl Gain {
-    /// What the user means by `opens`. In `project` commands read everything else, so a path there is one of a file whose name is closed.
+    /// The entry that the user means by `opens`. In `project` commands read everything else, so a path there is one of a file whose name is closed.
     pub(crate) fn of(
         opens: &Leased,
         old: &EffectivePolicy,
@@ -73,7 +73,7 @@ impl Gain {
         }
     }
 
-    /// What the user can write instead.
+    /// Advice on an entry to write instead.
     pub(crate) fn advice(&self, opens: &Leased) -> String {
         let what = opens.parts().1;
         match self {
@@ -182,7 +182,7 @@ fn openable(policy: &EffectivePolicy, path: &str) -> Option<String> {
     opened.or_else(|| policy.name_to_open(below))
 }
 
-/// What the user can write for `opens`, before it is known which entry that is.
+/// Advice on an entry for `opens`, before it is known which entry that is.
 pub(crate) fn advice(opens: &Leased, what: &str) -> String {
     let list = match opens {
         Leased::Host(_) => "network.allow",

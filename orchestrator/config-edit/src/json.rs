@@ -129,7 +129,7 @@ impl Document for Json {
     }
 }
 
-/// What the format allows beyond the standard.
+/// Options for what the format allows beyond the standard.
 fn options(format: Format) -> ParseOptions {
     ParseOptions {
         allow_comments: matches!(format, Format::JsonWithComments | Format::Jsonc),

@@ -55,16 +55,16 @@ pub const USUAL_SERVER: &str = "lazaret";
 pub struct Recipe {
     /// The files; none if the client keeps its settings where no program can write them.
     pub files: Vec<FileRecipe>,
-    /// What the user has to do or paste.
+    /// Steps that the user has to do or paste.
     pub by_hand: Option<String>,
-    /// What the client still does itself, outside cells.
+    /// Tools by which the client still acts itself, outside cells.
     pub open: &'static [&'static str],
     /// Whether the client calls our tools without asking its user from then on.
     pub is_unasked: bool,
 }
 
 impl Recipe {
-    /// The same for a client whose changed settings let it call our tools without asking.
+    /// This recipe for a client whose changed settings let it call our tools without asking.
     fn unasked(self) -> Self {
         Self {
             is_unasked: true,
@@ -87,7 +87,7 @@ pub struct FileRecipe {
 /// A directory of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserDirectory {
-    /// `$HOME`.
+    /// The directory that `$HOME` names.
     Home,
     /// `$XDG_CONFIG_HOME`, or `.config` of the home.
     Config,
@@ -270,7 +270,7 @@ fn set_server(servers: &str, programs: &Programs, entry: Value) -> KeyEdit {
     KeyEdit::set(&format!("{servers}.{}", programs.server), entry)
 }
 
-/// The same with additional fields of a client.
+/// A server's entry with additional fields of a client.
 fn server_with(programs: &Programs, client: &str, more: Value) -> Value {
     let mut server = server(programs, client);
     if let (Value::Object(fields), Value::Object(more)) = (&mut server, more) {
@@ -279,7 +279,7 @@ fn server_with(programs: &Programs, client: &str, more: Value) -> Value {
     server
 }
 
-/// What Claude Code 2.1.330 does itself with files, programs and addresses of the host; the last three are by parameter. If Bash and
+/// Tools by which Claude Code 2.1.330 itself acts on files, programs and addresses of the host; the last three are by parameter. If Bash and
 /// Read were denied alone, Glob and Grep would appear instead. It warns about a name that it does not know.
 pub const CLAUDE_OWN: [&str; 21] = [
     "Bash",
@@ -422,7 +422,7 @@ fn gemini(programs: &Programs, _: InstallWay) -> Recipe {
     )
 }
 
-/// 0.24.4.
+/// The recipe was checked with version 0.24.4.
 fn qwen(programs: &Programs, _: InstallWay) -> Recipe {
     gemini_or_qwen(
         programs,
@@ -528,7 +528,7 @@ fn opencode_plugin(programs: &Programs, own: &[&str]) -> FileRecipe {
     )
 }
 
-/// What OpenCode 1.18.33 does itself with files, programs and addresses of the host: the names of its permissions.
+/// Tools by which OpenCode 1.18.33 itself acts on files, programs and addresses of the host: the names of its permissions.
 pub const OPENCODE_OWN: [&str; 8] = [
     "bash", "edit", "read", "grep", "glob", "list", "lsp", "webfetch",
 ];

@@ -267,7 +267,7 @@ pub fn extend(text: &str, profile: &str, base: &str) -> Result<String, DocumentE
     Ok(toml.text())
 }
 
-/// Which sessions get another profile than before, by the names of a policy file.
+/// The sessions that get another profile than before, by the names of a policy file.
 #[derive(Debug)]
 pub struct Choices<'a> {
     /// The profile before and now.
@@ -276,7 +276,7 @@ pub struct Choices<'a> {
     pub is_default: bool,
     /// Entries of `auto` to append: files and a profile.
     pub more: Vec<(Vec<&'a str>, &'a str)>,
-    /// What a comment says of what is new.
+    /// A comment on the new entry.
     pub comment: &'a str,
 }
 

@@ -435,7 +435,6 @@ fn summary(reports: &[AttackReport], colour: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker_protocol::{Digest, Tier};
 
     fn report(attack: &str, control: &str, inside: &str, holds: AttackVerdict) -> AttackReport {
         let (class, control, inside) = ("files".into(), control.into(), inside.into());
@@ -524,17 +523,8 @@ mod tests {
     #[test]
     fn row_reports_the_attack_and_its_control() {
         let opened = Opened {
-            project: "/p".into(),
-            central: "/c".into(),
-            profile: "default".into(),
-            policy: Digest([0; 32]),
-            tier: Tier::Flat,
             layers: Vec::new(),
-            session: String::new(),
-            also_closed: vec![],
-            over_bounds: 0,
-            notices: vec![],
-            network: None,
+            ..lazaret_fakes::opened(0)
         };
         let page = page(&opened, &good(), false);
         let row = page.lines().find(|line| line.contains("read")).unwrap();

@@ -415,7 +415,7 @@ fn row(report: &LayerReport, tier: Tier, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker_protocol::{Digest, Findings, Layer, LayerState, Opened};
+    use broker_protocol::{Findings, Layer, LayerState};
 
     #[test]
     fn a_long_row_is_broken_between_words_at_the_terminals_width() {
@@ -483,19 +483,7 @@ mod tests {
 
     #[test]
     fn session_that_runs_no_commands_fails_the_examination() {
-        let opened = Opened {
-            session: String::new(),
-            project: String::new(),
-            central: String::new(),
-            profile: "default".into(),
-            policy: Digest([0; 32]),
-            tier: Tier::Flat,
-            also_closed: Vec::new(),
-            over_bounds: 0,
-            notices: Vec::new(),
-            layers: Vec::new(),
-            network: None,
-        };
+        let opened = lazaret_fakes::opened(0);
         let failed = Failed {
             kind: ErrorKind::Internal,
             message: "cannot start `true`".into(),

@@ -125,7 +125,7 @@ fn try_it(address: &ProxyAddress, target: &ProxyTarget) -> Result<ProxyAnswer, P
         match TcpStream::connect_timeout(one, LIMIT) {
             Ok(stream) => {
                 return match target.place()? {
-                    Some(place) => asked(stream, &place, target.has_login),
+                    Some(place) => asked(stream, &place, target),
                     None => Ok(ProxyAnswer::Connected),
                 };
             }
@@ -138,7 +138,7 @@ fn try_it(address: &ProxyAddress, target: &ProxyTarget) -> Result<ProxyAnswer, P
 fn asked(
     mut stream: TcpStream,
     place: &str,
-    has_login: bool,
+    target: &ProxyTarget,
 ) -> Result<ProxyAnswer, ProxyCheckFault> {
     let until = Instant::now() + LIMIT;
     let request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n");
@@ -161,7 +161,7 @@ fn asked(
     }
     match status(&answer).ok_or(ProxyCheckFault::Malformed)? {
         200..=299 => Ok(ProxyAnswer::Opens),
-        407 if has_login => Ok(ProxyAnswer::WantsLogin),
+        407 if target.has_login => Ok(ProxyAnswer::WantsLogin),
         407 => Err(ProxyCheckFault::LoginMissing),
         other => Err(ProxyCheckFault::Refused(other)),
     }

@@ -1,4 +1,4 @@
-//! One call from its order to its result: the only path a call can take.
+//! One call of a front end from its order to its result: the only path that such a call can take.
 
 use crate::caller::{CallSteering, Caller};
 use crate::command::CallOrder;
@@ -36,7 +36,7 @@ pub(crate) async fn serve(engine: Rc<Engine>, tools: Rc<dyn Tools>, order: CallO
         steering: words,
         parent,
     } = order;
-    let (wanted, subject) = match invocation {
+    let (target, subject) = match invocation {
         Invocation::Tool { name, input } => {
             let found = tools.find(&name);
             let subject = (
@@ -50,7 +50,7 @@ pub(crate) async fn serve(engine: Rc<Engine>, tools: Rc<dyn Tools>, order: CallO
             (CallTarget::Request(request), subject)
         }
     };
-    let is_known = !matches!(wanted, CallTarget::Tool(Err(_), _));
+    let is_known = !matches!(target, CallTarget::Tool(Err(_), _));
     let span = spans::call(
         &parent,
         number,
@@ -74,7 +74,7 @@ pub(crate) async fn serve(engine: Rc<Engine>, tools: Rc<dyn Tools>, order: CallO
         );
         let result = tokio::select! {
             biased;
-            result = work(&engine, &caller, wanted) => result,
+            result = announce_and_make(&engine, &caller, target) => result,
             never = steering.follow(words) => match never {},
             never = steering.feed() => match never {},
             never = watch(&caller.context, &events, &steering) => match never {},
@@ -95,11 +95,11 @@ fn end_call(cancel: CancellationToken, steering: Rc<CallSteering>) -> EndCall {
 }
 
 /// Makes the call and announces it.
-async fn work(engine: &Engine, caller: &Caller, wanted: CallTarget) -> ToolResult {
+async fn announce_and_make(engine: &Engine, caller: &Caller, target: CallTarget) -> ToolResult {
     let result = tokio::select! {
         // The request goes out first: the executor works on it while the call is announced.
         biased;
-        result = run(engine, caller, wanted) => result,
+        result = make_guarded(engine, caller, target) => result,
         never = caller.announce_only() => match never {},
     };
     at_deadline(caller.context.deadline, result)
@@ -143,10 +143,10 @@ fn at_deadline(deadline: Option<Instant>, mut result: ToolResult) -> ToolResult 
 }
 
 /// Makes the call when there is a place for it, and lets hooks judge it and its result.
-async fn run(engine: &Engine, caller: &Caller, mut wanted: CallTarget) -> ToolResult {
+async fn make_guarded(engine: &Engine, caller: &Caller, mut target: CallTarget) -> ToolResult {
     let failed = |error| ToolResult::failed(caller.tool.clone(), error);
     // Once permitted, such a call no longer occupies the executor, so the executor does not bound how many run.
-    let leaves = matches!(&wanted, CallTarget::Tool(Ok(tool), _) if tool.leaves_executor());
+    let leaves = matches!(&target, CallTarget::Tool(Ok(tool), _) if tool.runs_outside());
     let _place = match leaves {
         true => tokio::select! {
             biased;
@@ -162,10 +162,10 @@ async fn run(engine: &Engine, caller: &Caller, mut wanted: CallTarget) -> ToolRe
             () = caller.context.cancel.cancelled() => return failed(cancelled()),
         }
     }
-    // Apart, and only if there are hooks: every call carries the state of what it might do.
+    // Boxed, and only if there are hooks: every call would carry the state of this step otherwise.
     let guarded = match engine.guard.hooks() {
         Some(_) if !caller.context.by_person => {
-            Box::pin(guard::before(engine, caller, &mut wanted)).await
+            Box::pin(guard::before(engine, caller, &mut target)).await
         }
         Some(_) | None => Ok(None),
     };
@@ -173,7 +173,7 @@ async fn run(engine: &Engine, caller: &Caller, mut wanted: CallTarget) -> ToolRe
         Ok(guarded) => guarded,
         Err(error) => return failed(error),
     };
-    let mut result = connected(engine, caller, wanted).await;
+    let mut result = make_connected(engine, caller, target).await;
     if let Some(guarded) = guarded {
         result = at_deadline(caller.context.deadline, result);
         Box::pin(guard::after(engine, caller, guarded, &mut result)).await;
@@ -181,7 +181,8 @@ async fn run(engine: &Engine, caller: &Caller, mut wanted: CallTarget) -> ToolRe
     result
 }
 
-async fn connected(engine: &Engine, caller: &Caller, wanted: CallTarget) -> ToolResult {
+/// Makes the call over the connection to the executor, which is opened if there is none.
+async fn make_connected(engine: &Engine, caller: &Caller, target: CallTarget) -> ToolResult {
     let failed = |error| ToolResult::failed(caller.tool.clone(), error);
     let connection = tokio::select! {
         biased;
@@ -193,23 +194,31 @@ async fn connected(engine: &Engine, caller: &Caller, wanted: CallTarget) -> Tool
         Err(error) => return failed(error),
     };
     Span::current().record("tier", connection.opened().tier.name());
-    match wanted {
+    match target {
         CallTarget::Tool(found, input) => {
             let work = CallWork {
                 engine,
                 connection: &connection,
                 caller,
             };
-            tool(work, found, input).await
+            make_by_tool(work, found, input).await
         }
-        CallTarget::Request(wanted) => {
-            request::result(engine, &connection, caller, wanted, LineForm::Plain, &WHOLE).await
+        CallTarget::Request(request) => {
+            request::result(
+                engine,
+                &connection,
+                caller,
+                request,
+                LineForm::Plain,
+                &WHOLE,
+            )
+            .await
         }
     }
 }
 
-async fn tool(work: CallWork<'_>, found: ToolLookup, input: Value) -> ToolResult {
-    match (work.check_open(), found) {
+async fn make_by_tool(work: CallWork<'_>, found: ToolLookup, input: Value) -> ToolResult {
+    match (work.check_violations(), found) {
         (Ok(()), Ok(tool)) => tool.call(work, input).await,
         (Ok(()), Err(UnknownTool { tool, why })) => ToolResult::failed(tool, why),
         (Err(over), Ok(tool)) => ToolResult::failed(tool.name().to_owned(), over),

@@ -41,8 +41,8 @@ pub struct CallPermit {
 
 impl CallPermit {
     /// Waits for the permit. Cancel-safe.
-    pub(crate) async fn take(&self, leaves_executor: bool) {
-        let permits = if leaves_executor {
+    pub(crate) async fn take(&self, runs_outside: bool) {
+        let permits = if runs_outside {
             &self.permits.outside
         } else {
             &self.permits.inside

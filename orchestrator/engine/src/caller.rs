@@ -38,13 +38,12 @@ pub(crate) struct Caller {
     client: Option<mpsc::Sender<Event>>,
     /// The rules by which requests of this call were approved. Once a person approves one request of a call under a rule, all its
     /// requests under that rule are approved; the executor still checks each answer.
-    allowed: RefCell<Vec<String>>,
+    approved_rules: RefCell<Vec<String>>,
 }
 
 /// The steering of a call; those of a batch share it.
 #[derive(Default)]
 pub(crate) struct CallSteering {
-    /// The requests in progress.
     controls: RefCell<Vec<RequestControl>>,
     /// A request has started, or there is more input.
     changed: Notify,
@@ -68,7 +67,7 @@ impl Caller {
     ) -> Self {
         let publisher = Publisher::new(engine.hub.clone(), number, client.clone(), &context);
         let begun = Instant::now();
-        let (announced, allowed) = (Cell::new(false), RefCell::default());
+        let (announced, approved_rules) = (Cell::new(false), RefCell::default());
         Self {
             number,
             context,
@@ -80,7 +79,7 @@ impl Caller {
             announced,
             steering,
             client,
-            allowed,
+            approved_rules,
         }
     }
 
@@ -98,7 +97,7 @@ impl Caller {
         }
     }
 
-    /// What hooks are told of the call.
+    /// The occasion that hooks are told of.
     pub(crate) fn occasion(&self, event: HookEvent, call: HookedCall) -> Occasion {
         Occasion {
             event,
@@ -177,7 +176,7 @@ impl Caller {
     }
 
     /// Answers a question of the executor: as before if the same rule was already approved, else as the client answers.
-    pub(crate) async fn approve(
+    pub(crate) async fn answer_question(
         &self,
         challenge: &Challenge,
         rejected: Option<GrantFault>,
@@ -185,23 +184,24 @@ impl Caller {
     ) -> ApprovalAnswer {
         let span = spans::approval(challenge);
         let approval = self
-            .asked(challenge, rejected, before)
+            .earlier_or_asked(challenge, rejected, before)
             .instrument(span.clone())
             .await;
         span.record("answer", spans::answer(approval));
         approval
     }
 
-    async fn asked(
+    /// The answer given before to the same rule, or the client's now.
+    async fn earlier_or_asked(
         &self,
         challenge: &Challenge,
         rejected: Option<GrantFault>,
         before: Option<&FileAnswer>,
     ) -> ApprovalAnswer {
-        let is_again = challenge.wants.is_empty()
+        let may_repeat = challenge.wants.is_empty()
             && challenge.covers != Coverage::Request
             && rejected.is_none();
-        let is_allowed = is_again && self.allowed.borrow().contains(&challenge.rule);
+        let is_allowed = may_repeat && self.approved_rules.borrow().contains(&challenge.rule);
         let approval = match is_allowed {
             true => ApprovalAnswer::Yes(Extent::Once),
             false => {
@@ -209,12 +209,14 @@ impl Caller {
                     .steering
                     .approvals
                     .open(self.context.part.map(|part| part.index));
-                self.ask(challenge, rejected, before).await;
+                self.publish_question(challenge, rejected, before).await;
                 reply.wait().await
             }
         };
         if let ApprovalAnswer::Yes(_) = approval {
-            self.allowed.borrow_mut().push(challenge.rule.clone());
+            self.approved_rules
+                .borrow_mut()
+                .push(challenge.rule.clone());
         }
         // If the front end is gone, the call ends anyway.
         let _ = self
@@ -227,7 +229,7 @@ impl Caller {
     }
 
     /// Publishes a question; `before` is the file that the call would change.
-    pub(crate) async fn ask(
+    pub(crate) async fn publish_question(
         &self,
         challenge: &Challenge,
         rejected: Option<GrantFault>,

@@ -41,7 +41,6 @@ pub(crate) enum SessionCommand {
     LowerTrust(Trust),
 }
 
-/// A call to make.
 pub(crate) struct CallOrder {
     pub number: u64,
     pub context: CallContext,
@@ -73,7 +72,6 @@ pub(crate) enum Steer {
 /// A piece of a command's standard input.
 #[derive(Debug)]
 pub struct StdinChunk {
-    /// The bytes.
     pub bytes: Vec<u8>,
     /// Released when the command has read them: bounds how many bytes wait.
     pub permit: Option<OwnedSemaphorePermit>,

@@ -16,7 +16,7 @@ pub(crate) async fn conclude(engine: &Engine, caller: &Caller, mut result: ToolR
     publish(engine, caller, result).await;
 }
 
-/// The same for a call of a batch, which goes on with the result.
+/// Concludes a call of a batch, which goes on with the result.
 pub(crate) async fn conclude_member(
     engine: &Engine,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! What a front end supplies with a call besides the call itself: plain data.
+//! The context that a front end supplies with a call: plain data.
 
 use crate::call_permit::CallPermit;
 use crate::execution::Executions;
@@ -48,7 +48,7 @@ pub struct CallContext {
 pub struct BatchPlace {
     /// The number of the batch in its session.
     pub batch: u64,
-    /// The place, from 0.
+    /// The place in its batch, counted from 0.
     pub index: usize,
 }
 
@@ -56,7 +56,6 @@ pub struct BatchPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveOutput {
     Off,
-    /// Text that was sanitized.
     Sanitized,
     /// The unchanged bytes, including known secrets: for a command that a person runs as if there were no cell.
     Bytes,
@@ -69,7 +68,7 @@ pub enum FoundIn {
     Text,
     /// In its metadata: the front end shows that.
     Metadata,
-    /// In that of a later call: a program reads this one's text, and nobody its metadata.
+    /// In the metadata of a later call: a program reads this one's text, and nobody its metadata.
     LaterResult,
 }
 

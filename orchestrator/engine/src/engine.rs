@@ -25,7 +25,7 @@ use tokio::sync::{Mutex, Semaphore};
 /// Most hooks of a session that run at once: each has a session of its own with the executor.
 const HOOKS_RUNNING_MAX: usize = 8;
 
-/// What a session is started with.
+/// The values that a session is started with.
 pub struct Config<T = ()> {
     /// The session to request from the executor.
     pub open: Open,
@@ -97,7 +97,7 @@ pub(crate) struct Engine {
     connection: RefCell<Option<Rc<ExecutorConnection>>>,
     /// The hosts that cells were refused, for the results of commands.
     pub refused_hosts: Rc<RefusedHosts>,
-    /// What was found in the project and no result has reported yet.
+    /// Findings in the project that no result has reported yet.
     pub found: Unreported,
     /// Held while a connection is opened, so that there is never a second one.
     connecting: Mutex<()>,
@@ -168,7 +168,7 @@ impl Engine {
     }
 
     /// Refuses every call once the violations have ended the session.
-    pub(crate) fn check_open(&self) -> Result<(), Failed> {
+    pub(crate) fn check_violations(&self) -> Result<(), Failed> {
         let Some(violations) = self.fatal_violations() else {
             return Ok(());
         };
@@ -215,7 +215,7 @@ impl Engine {
     ) -> Result<Rc<ExecutorConnection>, Failed> {
         match self.alive() {
             Some(connection) => Ok(connection),
-            // Apart: every call carries the state of what it might do, and few do this.
+            // Boxed: every call would carry the state of this step, and few take it.
             None => Box::pin(self.connect(publisher)).await,
         }
     }
@@ -320,7 +320,7 @@ impl Engine {
         }
     }
 
-    /// Which of these failed calls the cell denied, in a throw-away session.
+    /// The denials of these failed calls, as far as the cell denied them, in a throw-away session.
     pub(crate) async fn explain(&self, traced: Vec<Traced>) -> Result<Vec<Option<Denial>>, Failed> {
         let connection = self.alive().ok_or(ExecutorError::Lost)?;
         connection.explain(traced).await

@@ -7,7 +7,6 @@ use broker_protocol::{
     CallId, Challenge, ConnectionReport, Denial, Denials, Ended, Failed, FileAnswer, Findings,
     GrantFault, Opened,
 };
-use orchestrator_results::denials;
 use orchestrator_results::image::Image;
 use orchestrator_results::metadata::{Changed, Details, LeftProcesses, Metadata};
 use orchestrator_results::violation::SecurityEvent;
@@ -42,14 +41,13 @@ pub enum Body {
         /// The tool's name in this session.
         tool: String,
         description: String,
-        /// Its schema, as text.
+        /// The schema of its input, as text.
         schema: String,
         /// How much harm it can do, as its owner believes.
         risk: &'static str,
         /// How long a call may take.
         timeout_s: u32,
     },
-    /// A tool was unregistered.
     ToolUnregistered {
         /// The name of the request at the client.
         client_id: Value,
@@ -75,7 +73,7 @@ pub enum Body {
     Hook(HookRan),
     /// A command printed something. No piece of a stream ends within a character.
     Output {
-        /// Whether on standard error.
+        /// True for standard error, false for standard output.
         stderr: bool,
         bytes: Vec<u8>,
     },
@@ -98,7 +96,6 @@ pub enum Body {
 #[derive(Debug)]
 pub struct ApprovalQuestion {
     pub challenge: Challenge,
-    /// The tool's canonical name.
     pub tool: String,
     /// The call's input, with unsafe characters as their numbers; `None` if it has more than 64 KiB.
     pub input: Option<Value>,
@@ -131,9 +128,8 @@ fn rows(input: &Value) -> Option<Vec<String>> {
 pub struct CallResult {
     /// The tool's output or a command's: bytes, because it may not be text.
     pub text: Vec<u8>,
-    /// What went wrong, if anything did.
+    /// The failure, if there was one.
     pub error: Option<Failed>,
-    /// How a command ended.
     pub ended: Option<Ended>,
     /// An image for the model.
     pub image: Option<Image>,
@@ -180,7 +176,6 @@ impl CallResult {
         }
     }
 
-    /// The tool's canonical name.
     pub fn tool(&self) -> &str {
         &self.metadata.tool
     }
@@ -211,14 +206,15 @@ impl CallResult {
         }
     }
 
-    /// What was found in the project, whichever call caused it: to be reported to every reader, before what was denied.
+    /// Findings in the project, whichever call caused them: to be reported to every reader, before what was denied.
     pub fn findings(&self) -> &Findings {
         &self.metadata.found
     }
 
-    /// What the call was denied, if it failed: a call that succeeded could do without it.
+    /// Denials of the call, if it failed: a call that succeeded could do without it.
     pub fn denials(&self) -> impl Iterator<Item = &Denial> {
-        denials::reportable(&self.metadata.denied, self.error.is_some())
+        let denied = self.error.as_ref().map(|_| self.metadata.denied.list());
+        denied.into_iter().flatten()
     }
 
     /// Everything that the call was denied, as far as the executor knows.

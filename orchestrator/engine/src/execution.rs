@@ -29,7 +29,6 @@ pub struct Execution {
 /// The answer of a registered tool: untrusted.
 #[derive(Debug, Default, PartialEq)]
 pub struct OutsideReply {
-    /// For the model.
     pub text: Vec<u8>,
     pub structured: Option<Value>,
     /// For the model, if it accepts images.

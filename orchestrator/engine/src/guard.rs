@@ -32,7 +32,7 @@ pub(crate) struct GuardedCall {
     notes: Vec<String>,
 }
 
-/// What asks the hooks about one call.
+/// The questions to hooks about one call.
 struct HookQuestions<'c> {
     engine: &'c Engine,
     caller: &'c Caller,

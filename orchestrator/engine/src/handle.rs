@@ -105,7 +105,7 @@ impl Session {
             .unwrap_or_else(|| Err(ended()))
     }
 
-    /// Which of these failed calls of a traced command the cell denied, in their order. Works only in a throw-away session.
+    /// The denials of these failed calls of a traced command, in their order, as far as the cell denied them. Works only in a throw-away session.
     ///
     /// # Errors
     /// If the session is not a throw-away one, or the executor is gone.
@@ -203,7 +203,7 @@ impl Call {
 }
 
 impl Drop for Call {
-    /// What was found stays for a later result if nobody has taken this one.
+    /// Findings stay for a later result if nobody has taken this one.
     fn drop(&mut self) {
         self.events.close();
         while let Ok(event) = self.events.try_recv() {

@@ -137,7 +137,7 @@ impl HookAnswer {
     /// Parses the answer to `event`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is malformed.
     pub fn parse(event: HookEvent, bytes: &[u8]) -> Result<Self, String> {
         // Serde would accept an array in place of the object.
         if !bytes.trim_ascii_start().starts_with(b"{") {

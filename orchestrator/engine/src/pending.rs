@@ -8,7 +8,6 @@ use tokio::sync::Notify;
 /// An answer to an approval question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalAnswer {
-    /// The call may run.
     Yes(Extent),
     /// The call may not run.
     No,

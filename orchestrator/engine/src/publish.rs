@@ -35,7 +35,7 @@ pub trait Subscriber {
 #[derive(Debug)]
 pub(crate) struct FrontEndGone;
 
-/// What the publishers of all calls of a session share.
+/// State that the publishers of all calls of a session share.
 pub(crate) struct Hub {
     pub sanitizer: Sanitizer,
     pub subscribers: Vec<Rc<dyn Subscriber>>,
@@ -193,7 +193,6 @@ impl Publisher {
         }
     }
 
-    /// Records a sanitized event.
     fn event(&self, body: Body) -> Event {
         let (call, part) = match body {
             // A call may have caused the opening, but the event belongs to the session.
@@ -378,7 +377,7 @@ impl Publisher {
     }
 }
 
-/// What tools of clients and servers added to their texts for programs, also within a batch.
+/// Structures that tools of clients and servers added to their texts for programs, also within a batch.
 fn structures(details: &mut Details) -> Vec<&mut Value> {
     if let Details::Batch { invocations, .. } = details {
         let of = |one| Value::get_mut(one, "metadata")?.get_mut("structured");

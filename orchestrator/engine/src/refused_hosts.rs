@@ -41,10 +41,14 @@ impl RefusedHosts {
     /// Adds what the gateway refused, with the remedy that would open the host.
     pub(crate) fn hear(&self, report: &ConnectionReport, remedy: impl FnOnce() -> Remedy) {
         let mut commands = self.commands.borrow_mut();
-        let several = commands.len() > 1;
-        let Some(denial) = denial(report, several, remedy) else {
+        let Some(mut denial) = denial(report, remedy) else {
             return;
         };
+        if commands.len() > 1 {
+            denial
+                .why
+                .push_str(" Several commands were running; one of them tried to reach it.");
+        }
         commands
             .values_mut()
             .for_each(|denied| denied.push(denial.clone()));
@@ -52,7 +56,6 @@ impl RefusedHosts {
 }
 
 impl RefusalListener {
-    /// The refusals so far.
     pub(crate) fn refused(&self) -> Denials {
         self.hosts
             .commands
@@ -70,11 +73,7 @@ impl Drop for RefusalListener {
 }
 
 /// The denial of a host that the policy closes. An unreachable host or a malformed request was not denied.
-fn denial(
-    report: &ConnectionReport,
-    several: bool,
-    remedy: impl FnOnce() -> Remedy,
-) -> Option<Denial> {
+fn denial(report: &ConnectionReport, remedy: impl FnOnce() -> Remedy) -> Option<Denial> {
     let ConnectionReport {
         host,
         port,
@@ -99,7 +98,8 @@ fn denial(
         ConnectionVerdict::RequestRefused
         | ConnectionVerdict::NoValue
         | ConnectionVerdict::NotTrusted
-        | ConnectionVerdict::ProxyRefused => {
+        | ConnectionVerdict::ProxyRefused
+        | ConnectionVerdict::TlsRefused => {
             barrier = Barrier::Gateway;
             let why = why.as_deref().unwrap_or("the gateway refused it");
             let advice = gateway_advice(*verdict).map(str::to_owned);
@@ -116,11 +116,6 @@ fn denial(
             return None;
         }
     };
-    let why = if several {
-        format!("{why} Several commands were running; one of them tried to reach it.")
-    } else {
-        why
-    };
     let target = format!("{host}:{port}");
     let denial = Denial::new(AttemptKind::Connect, target, barrier, why, remedy);
     Some(Denial {
@@ -129,7 +124,7 @@ fn denial(
     })
 }
 
-/// What people can do about something that the gateway or a company's proxy has refused; `None` for what is none of that.
+/// Advice on something that the gateway or a company's proxy has refused; `None` for what is none of that.
 pub fn gateway_advice(verdict: ConnectionVerdict) -> Option<&'static str> {
     match verdict {
         ConnectionVerdict::RequestRefused => Some(
@@ -143,6 +138,10 @@ pub fn gateway_advice(verdict: ConnectionVerdict) -> Option<&'static str> {
         ConnectionVerdict::ProxyRefused => {
             Some("`[gateway]` of the policy sets the proxy; `lazaret doctor` asks it")
         }
+        ConnectionVerdict::TlsRefused => Some(
+            "a host that wants a certificate of its client's, or nobody between, works without a credential and without rules: \
+             remove these, and write `tls = \"pass\"` for it in `[[profile.NAME.network.http]]` of the policy",
+        ),
         ConnectionVerdict::Allowed
         | ConnectionVerdict::NotListed
         | ConnectionVerdict::NotPublic

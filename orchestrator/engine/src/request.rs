@@ -126,7 +126,12 @@ async fn make(
     if caller.context.cancel.is_cancelled() {
         return Err(failed(cancelled()));
     }
-    let changes_file = matches!(request, Request::FileWrite(_) | Request::FileEdit(_));
+    let preview = match request {
+        Request::FileWrite(_) | Request::FileEdit(_) if caller.context.shows_changes => {
+            ChangePreview::BeforeQuestion
+        }
+        _ => ChangePreview::None,
+    };
     let mut running = tokio::select! {
         biased;
         started = connection.start(request, caller.context.wants.clone()) => started.map_err(failed)?,
@@ -137,7 +142,7 @@ async fn make(
     caller.started(running.control());
     // If the front end is gone, the call ends anyway.
     let _ = caller.publish(RawEvent::RequestSent(number)).await;
-    let finished = follow(&mut running, caller, changes_file).await;
+    let finished = follow(&mut running, caller, preview).await;
     if let Ok(finished) = &finished {
         Span::current().record("wall_us", finished.usage.wall_us);
     }
@@ -170,28 +175,35 @@ struct PendingQuestion {
     rejected: Option<GrantFault>,
     /// The file that the call would change, for a front end that shows changes.
     before: Option<Box<FileAnswer>>,
-    /// Whether it has no answer yet.
-    is_open: bool,
+    /// Whether it can be asked now: it has no answer, and its preview, if it gets one, has come.
+    is_ready: bool,
 }
 
-/// A question that was put, until it is answered. A command may go on meanwhile, if the question is about what its program sends.
-type PutQuestion<'c> = Pin<Box<dyn Future<Output = ApprovalAnswer> + 'c>>;
+/// The answer to a question that was asked. A command may go on meanwhile, if the question is about what its program sends.
+type PendingAnswer<'c> = Pin<Box<dyn Future<Output = ApprovalAnswer> + 'c>>;
+
+/// Whether the file that a request changes is read before its question is put, to show the change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChangePreview {
+    BeforeQuestion,
+    None,
+}
 
 /// Follows a request until it ends.
 async fn follow(
     running: &mut RunningRequest,
     caller: &Caller,
-    changes_file: bool,
+    preview: ChangePreview,
 ) -> Result<FinishedRequest, Failed> {
-    let (mut question, mut put): (Option<PendingQuestion>, Option<PutQuestion>) = (None, None);
+    let (mut question, mut answer): (Option<PendingQuestion>, Option<PendingAnswer>) = (None, None);
     loop {
-        match next(running, question.as_mut(), &mut put, caller).await {
+        match next(running, question.as_mut(), &mut answer, caller).await {
             RequestEvent::Asked(challenge) if challenge.channel == Channel::Separate => {
-                caller.ask(&challenge, None, None).await;
+                caller.publish_question(&challenge, None, None).await;
             }
             RequestEvent::Asked(challenge) => {
-                put = None;
-                let looks = caller.context.shows_changes && changes_file;
+                answer = None;
+                let looks = preview == ChangePreview::BeforeQuestion;
                 if looks {
                     running.request_preview();
                 }
@@ -199,19 +211,19 @@ async fn follow(
                     challenge,
                     rejected: None,
                     before: None,
-                    is_open: !looks,
+                    is_ready: !looks,
                 });
             }
             RequestEvent::Seen(before) => {
                 if let Some(question) = &mut question {
-                    (question.before, question.is_open) = (before, true);
+                    (question.before, question.is_ready) = (before, true);
                 }
             }
             // The request of its program has been answered without us, or nobody waits for the answer any more.
-            RequestEvent::Rejected(GrantFault::NotWaiting) => (question, put) = (None, None),
+            RequestEvent::Rejected(GrantFault::NotWaiting) => (question, answer) = (None, None),
             RequestEvent::Rejected(fault) => {
                 if let Some(question) = &mut question {
-                    (question.rejected, question.is_open) = (Some(fault), true);
+                    (question.rejected, question.is_ready) = (Some(fault), true);
                 }
             }
             RequestEvent::Output { stderr, bytes } => {
@@ -232,27 +244,27 @@ async fn follow(
     }
 }
 
-/// The next event. Meanwhile, puts a pending question and sends its answer.
+/// The next event. Meanwhile, asks a pending question and sends its answer.
 async fn next<'c>(
     running: &mut RunningRequest,
     question: Option<&mut PendingQuestion>,
-    put: &mut Option<PutQuestion<'c>>,
+    answer: &mut Option<PendingAnswer<'c>>,
     caller: &'c Caller,
 ) -> RequestEvent {
-    if let Some(question) = question.filter(|question| question.is_open) {
-        let approval = put.get_or_insert_with(|| {
+    if let Some(question) = question.filter(|question| question.is_ready) {
+        let approval = answer.get_or_insert_with(|| {
             let (challenge, rejected) = (question.challenge.clone(), question.rejected);
             let before = question.before.take();
             Box::pin(async move {
                 let before = before.as_deref();
-                caller.approve(&challenge, rejected, before).await
+                caller.answer_question(&challenge, rejected, before).await
             })
         });
         tokio::select! {
             event = running.next() => return event,
             approval = approval => {
-                *put = None;
-                question.is_open = false;
+                *answer = None;
+                question.is_ready = false;
                 running.answer(&question.challenge, approval);
             }
         }

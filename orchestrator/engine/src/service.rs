@@ -21,9 +21,9 @@ pub struct RunningService {
 #[derive(Debug)]
 pub enum ServiceEvent {
     Output {
-        /// Whether on standard error.
+        /// True for standard error, false for standard output.
         stderr: bool,
-        /// The bytes, cut anywhere.
+        /// Output cut anywhere, also within a character.
         bytes: Vec<u8>,
     },
     /// The policy requires approval from another channel (`lazaret approve`); the program has not started.
@@ -70,7 +70,7 @@ impl RunningService {
         })
     }
 
-    /// What the executor reported of its session.
+    /// The executor's report of its session.
     pub fn opened(&self) -> &Opened {
         self.connection.opened()
     }
@@ -105,7 +105,7 @@ impl RunningService {
         }
     }
 
-    /// What was found in the project since the last time this was asked.
+    /// Findings in the project since the last time they were taken.
     pub fn take_found(&self) -> Findings {
         self.connection.found().take()
     }

@@ -1,4 +1,4 @@
-//! What the engine asks of the tools above it. It runs calls, puts questions and publishes events; which tools exist and what their
+//! The interface of the tools above the engine. It runs calls, puts questions and publishes events; which tools exist and what their
 //! inputs mean is known only there. A front end that makes requests itself has no tools, `()`, and links none.
 
 use crate::registration::{NewTool, Registered};
@@ -38,8 +38,8 @@ pub trait Tools {
 pub trait Tool {
     fn name(&self) -> &str;
 
-    /// Whether its call may still run when the executor no longer has a request of it.
-    fn leaves_executor(&self) -> bool;
+    /// Whether the executor only permits its call, and something else carries it out.
+    fn runs_outside(&self) -> bool;
 
     /// `input` with the own names of the fields of `tool`, this one or one of its [`Tool::members`].
     ///

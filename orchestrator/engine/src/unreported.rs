@@ -1,11 +1,11 @@
-//! What was found in the project and no result has reported yet, of all connections of a session.
+//! Findings in the project that no result has reported yet, of all connections of a session.
 
 use broker_protocol::{Finding, Findings};
 use orchestrator_text::escape;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What one connection has received.
+/// Findings that one connection has received.
 pub(crate) type ConnectionFindings = Rc<RefCell<Findings>>;
 
 /// Collects what was found until a result reports it.

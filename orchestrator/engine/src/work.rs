@@ -26,7 +26,6 @@ pub struct CallWork<'c> {
 }
 
 impl<'c> CallWork<'c> {
-    /// The tool's canonical name.
     pub fn tool(&self) -> &'c str {
         &self.caller.tool
     }
@@ -36,7 +35,7 @@ impl<'c> CallWork<'c> {
         self.caller.number
     }
 
-    /// What the front end supplied with the call.
+    /// The context that the front end supplied with the call.
     pub fn context(&self) -> &'c CallContext {
         &self.caller.context
     }
@@ -76,7 +75,7 @@ impl<'c> CallWork<'c> {
         self.engine.scope_timeout_s(tool)
     }
 
-    /// What knows the secrets to remove.
+    /// The redactor, which knows the secrets to remove.
     pub fn redactor(&self) -> &'static Redactor {
         self.engine.hub.sanitizer.redactor()
     }
@@ -85,8 +84,8 @@ impl<'c> CallWork<'c> {
     ///
     /// # Errors
     /// If they have.
-    pub fn check_open(&self) -> Result<(), Failed> {
-        self.engine.check_open()
+    pub fn check_violations(&self) -> Result<(), Failed> {
+        self.engine.check_violations()
     }
 
     /// Makes a request, unless the call has already been cancelled.

@@ -3,7 +3,7 @@
 use crate::confine;
 use crate::control::{ControlError, ControlSocket, ReceivedFrame};
 use crate::ended::{AuthorityError, CertificateRoots, TlsTerminator};
-use crate::relay::{ProxyError, Relay, RelaySockets, UpstreamProxy};
+use crate::relay::{ProxyError, Relay, RelaySockets, Unannounced, UpstreamProxy};
 use crate::reports::ReportSender;
 use broker_protocol::gateway::{FromGateway, GatewaySpec, SIGNATURE_QUESTION, ToGateway};
 use broker_protocol::{Lease, Network, limit};
@@ -152,7 +152,11 @@ fn first_frame(
     };
     let too_large = |_| ControlError::OutOfTurn("more than a session may have");
     spec.check().map_err(too_large)?;
-    let sockets = RelaySockets::new(descriptors, spec.announced, &spec.publish)?;
+    let sockets = RelaySockets::new(
+        descriptors,
+        Unannounced::refused_if(spec.announced),
+        &spec.publish,
+    )?;
     let sockets = sockets.ok_or(ControlError::OutOfTurn("other sockets than a relay has"))?;
     Ok(Some((spec, sockets)))
 }

@@ -37,8 +37,10 @@ pub const FAULT: &str = "lazaret-fault";
 pub struct Begin {
     /// The `web` tables of the profiles. Policies of sessions have one of them, and bounds.
     pub webs: Vec<WebTable>,
-    /// The hosts of the user's own settings.
+    /// The hosts of servers that the user's own settings name.
     pub named: Vec<HostOrigin>,
+    /// All requests to the providers and collectors of the settings.
+    pub requests: Vec<NamedRequest>,
     /// The hosts of servers that a repository's settings name.
     pub strangers: Vec<HostOrigin>,
     pub logins: LoginHosts,
@@ -58,6 +60,57 @@ pub struct SearchEngine {
     pub url: String,
     /// Fields of its query besides the words (`q`) and how many results there may be (`count`).
     pub fixed: Vec<(String, String)>,
+}
+
+impl SearchEngine {
+    /// The words of a search here, if `page` is one and says nothing else: not by its spelling either.
+    pub fn words(&self, page: &url::Url) -> Option<String> {
+        let mut bare = page.clone();
+        bare.set_query(None);
+        if bare.as_str() != self.url {
+            return None;
+        }
+        let mut spelt = bare.clone();
+        spelt.query_pairs_mut().extend_pairs(page.query_pairs());
+        if spelt != *page {
+            return None;
+        }
+        let (mut query, mut count) = (None, None);
+        let mut fixed = Vec::new();
+        for (name, value) in page.query_pairs() {
+            match &*name {
+                "q" if query.is_none() => query = Some(value.into_owned()),
+                "count" if count.is_none() && is_number(&value) => count = Some(value),
+                other => fixed.push((other.to_owned(), value.into_owned())),
+            }
+        }
+        query.filter(|_| fixed == self.fixed)
+    }
+}
+
+/// Whether `text` is a number of results, as it is usually written.
+fn is_number(text: &str) -> bool {
+    text.parse::<u8>()
+        .is_ok_and(|number| number.to_string() == text)
+}
+
+/// A request that settings name: its method and its whole URL. Whoever is served at this host, nothing else is sent there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NamedRequest {
+    pub origin: HostOrigin,
+    pub method: String,
+    /// With its query.
+    pub path: String,
+}
+
+impl NamedRequest {
+    pub fn new(method: &str, url: &url::Url) -> Self {
+        Self {
+            origin: HostOrigin::of(url),
+            method: method.to_owned(),
+            path: url[url::Position::BeforePath..url::Position::AfterQuery].to_owned(),
+        }
+    }
 }
 
 /// Hosts to which servers refer for a login.
@@ -112,7 +165,7 @@ pub enum By {
     Model(Box<WebPolicy>),
     /// The same, for an image: without TLS from this machine alone.
     ModelOfImage(Box<WebPolicy>),
-    /// The user's settings of a provider or a collector: any address.
+    /// The user's settings of a provider or a collector: any address, for the requests that are named.
     Settings,
     /// The user's settings of a search engine: any address, for a search that a model has asked for.
     Engine,
@@ -136,6 +189,11 @@ pub enum NetworkFault {
     PlainImage,
     #[error("{0} was not in the settings when this program started")]
     NotNamed(HostOrigin),
+    #[error(
+        "{} {}{} is no request that the settings name: a provider gets those of its interface, a collector those of its address; base_url may have another path",
+        .0.method, .0.origin, .0.path
+    )]
+    NotRequest(NamedRequest),
     #[error("{0} took no part in the login; log in again: lazaret mcp login")]
     NotOfLogin(HostOrigin),
     #[error("the executor has not permitted this request, or too long ago")]

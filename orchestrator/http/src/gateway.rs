@@ -130,6 +130,7 @@ pub fn begin(
 ) -> io::Result<()> {
     let NamedHosts {
         named,
+        requests,
         strangers,
         logins,
         engines,
@@ -137,6 +138,7 @@ pub fn begin(
     let begin = Begin {
         webs,
         named: named.into_iter().collect(),
+        requests: requests.into_iter().collect(),
         strangers: strangers.into_iter().collect(),
         logins,
         engines: engines.into_iter().collect(),

@@ -1,6 +1,6 @@
 //! The hosts of the user's settings: named while settings are read, and told to the gateway before `lazaret` confines itself.
 
-use crate::ask::{HostOrigin, LoginHosts, SearchEngine};
+use crate::ask::{HostOrigin, LoginHosts, NamedRequest, SearchEngine};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use url::Url;
@@ -9,6 +9,7 @@ use url::Url;
 #[derive(Clone, Debug)]
 pub(crate) struct NamedHosts {
     pub named: BTreeSet<HostOrigin>,
+    pub requests: BTreeSet<NamedRequest>,
     pub strangers: BTreeSet<HostOrigin>,
     pub logins: LoginHosts,
     pub engines: BTreeSet<SearchEngine>,
@@ -16,6 +17,7 @@ pub(crate) struct NamedHosts {
 
 static NAMED: Mutex<NamedHosts> = Mutex::new(NamedHosts {
     named: BTreeSet::new(),
+    requests: BTreeSet::new(),
     strangers: BTreeSet::new(),
     logins: LoginHosts::Recorded(BTreeSet::new()),
     engines: BTreeSet::new(),
@@ -25,9 +27,14 @@ fn lock() -> MutexGuard<'static, NamedHosts> {
     NAMED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The user's settings name the host of `url`. A host named after the gateway has begun is not served.
+/// The user's settings name a server at the host of `url`. A host named after the gateway has begun is not served.
 pub fn name_host(url: &Url) {
     lock().named.insert(HostOrigin::of(url));
+}
+
+/// The user's settings of a provider or a collector need this request, and no other to its host that is not named too.
+pub fn name_request(request: NamedRequest) {
+    lock().requests.insert(request);
 }
 
 /// A repository's settings name the host of `url`.

@@ -13,7 +13,7 @@ pub enum KeyError {
     File {
         /// The path as the user has named it.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why it cannot be used.
         error: KeyFileError,
     },
     /// No header could hold it.

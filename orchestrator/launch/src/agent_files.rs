@@ -12,7 +12,6 @@ pub struct AgentPlace {
     pub clients: &'static [&'static str],
     /// Its path below the project's directory.
     pub path: &'static str,
-    /// How it is judged.
     pub kind: AgentFileKind,
 }
 
@@ -80,7 +79,7 @@ const CLAUDE_HARMLESS: &[&str] = &[
     "permissions.ask",
 ];
 
-/// The same for OpenCode 1.18.33. Not `provider`: it names a package that OpenCode loads.
+/// Harmless settings of OpenCode 1.18.33. Not `provider`: it names a package that OpenCode loads.
 const OPENCODE_HARMLESS: &[&str] = &[
     "$schema",
     "theme",

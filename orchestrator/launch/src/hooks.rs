@@ -45,7 +45,7 @@ fn is_named_in(text: &[u8]) -> bool {
     text.contains(&b'\\') || text.windows(WORD.len()).any(|word| word == WORD.as_bytes())
 }
 
-/// What runs the hooks that the user's settings name.
+/// Runs the hooks that the user's settings name.
 pub trait HookSource {
     /// Those of the session that `open` requests. Each run has a session of its own at `dial`.
     fn of_session(&self, open: &Open, dial: Rc<dyn Dial>) -> Rc<dyn HookRunner>;
@@ -68,7 +68,7 @@ impl UserHooks {
         self.0.is_none()
     }
 
-    /// What guards the calls of the session that `open` requests.
+    /// The guard of calls of the session that `open` requests.
     pub fn guard(&self, open: &Open, dial: Rc<dyn Dial>) -> HookGuard {
         match &self.0 {
             Some(source) => HookGuard::Hooks(source.of_session(open, dial)),

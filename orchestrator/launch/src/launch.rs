@@ -197,7 +197,7 @@ pub struct Linked {
     pub parse_scope: ScopeParser,
     /// The command line, with the help of all commands.
     pub describe: fn() -> clap::Command,
-    /// What the settings for agents of the project at a path would do, each in a sentence.
+    /// Effects of the settings for agents in the project at a path, each in a sentence.
     pub agent_settings: fn(&Files, &Path) -> Vec<String>,
     pub hooks: fn(&Files) -> Result<UserHooks, Failed>,
     /// Tells a gateway what it serves, besides what settings have named: policies with these tables. A program without commands that
@@ -233,7 +233,7 @@ impl Launch {
         Ok(prepared)
     }
 
-    /// The same with what the environment says, for a caller that has checked it.
+    /// Prepares with what the environment says, for a caller that has checked it.
     pub fn prepare_with<C: FrontEnd>(
         self,
         options: Options,
@@ -242,7 +242,7 @@ impl Launch {
         self.prepare_row(const { &C::ROW }, options, environment)
     }
 
-    /// The same for a command without a command line of ours.
+    /// Prepares a command without a command line of ours.
     pub fn prepare_row(
         self,
         row: &'static CommandRow,
@@ -266,7 +266,7 @@ impl Launch {
         }
     }
 
-    /// What reads files for a command that no session option concerns.
+    /// The right to read files, for a command that no session option concerns.
     pub fn files(&self) -> &Files {
         self.unconfined.files()
     }
@@ -314,7 +314,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// What the settings for agents of the project at `root` would do.
+    /// Effects of the settings for agents in the project at `root`.
     pub fn agent_settings(&self, root: &Path) -> Vec<String> {
         (self.agent_settings)(self.files(), root)
     }
@@ -327,7 +327,7 @@ impl Prepared {
         (self.hooks)(self.files())
     }
 
-    /// What reads files and starts programs.
+    /// The right to read files and start programs.
     pub fn files(&self) -> &Files {
         self.unconfined.files()
     }
@@ -336,7 +336,7 @@ impl Prepared {
         &self.options
     }
 
-    /// The same start with other options.
+    /// This start with other options.
     pub fn with(self, change: impl FnOnce(SessionOptions) -> SessionOptions) -> Self {
         Self {
             options: change(self.options),
@@ -348,8 +348,8 @@ impl Prepared {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn lasting(&self) -> Result<Endpoint, ExecutorError> {
-        self.options.endpoint().lasting(self.files())
+    pub fn lasting_endpoint(&self) -> Result<Endpoint, ExecutorError> {
+        self.options.endpoint().for_many_sessions(self.files())
     }
 
     fn network(&self) -> NetworkPolicy<'_> {
@@ -395,7 +395,7 @@ impl Confined {
     fn without_log(command: &'static str, proof: ConfinementProof) -> Self {
         Self {
             proof,
-            log: Rc::new(RunLog::begin(command, true, print::problem)),
+            log: Rc::new(RunLog::off(command, print::problem)),
         }
     }
 

@@ -14,6 +14,13 @@ use thiserror::Error;
 /// The variable that names the executor to start.
 pub const EXECUTOR: &str = "LAZARET_EXECUTOR";
 
+/// A place that users other than this one and root may write to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OtherWriters {
+    Accepted,
+    Refused,
+}
+
 /// Why the value of a variable is not believed.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum Unbelieved {
@@ -103,7 +110,9 @@ impl Origins {
     /// # Errors
     /// A project may have set one of them.
     pub fn check_environment(&self) -> Result<(), Unbelieved> {
-        executor().map_or(Ok(()), |program| self.check(EXECUTOR, &program, true))?;
+        executor().map_or(Ok(()), |program| {
+            self.check(EXECUTOR, &program, OtherWriters::Refused)
+        })?;
         let usual: directories::VariableLookup = &|_| None;
         let of_account = [
             directories::configuration,
@@ -127,14 +136,24 @@ impl Origins {
                 } else {
                     "HOME"
                 };
-                self.check(name, &used, name == "XDG_CONFIG_HOME")?;
+                let others = if name == "XDG_CONFIG_HOME" {
+                    OtherWriters::Refused
+                } else {
+                    OtherWriters::Accepted
+                };
+                self.check(name, &used, others)?;
             }
         }
         Ok(())
     }
 
-    /// Checks one. With `alone`, nobody but the user and root may write there.
-    fn check(&self, variable: &'static str, named: &Path, alone: bool) -> Result<(), Unbelieved> {
+    /// Checks one.
+    fn check(
+        &self,
+        variable: &'static str,
+        named: &Path,
+        others: OtherWriters,
+    ) -> Result<(), Unbelieved> {
         if !named.is_absolute() || named.components().any(|part| part == Component::ParentDir) {
             return Err(Unbelieved::Relative { variable });
         }
@@ -160,7 +179,7 @@ impl Origins {
             });
         }
         match source::check_place(&found) {
-            Err(why) if alone => Err(Unbelieved::Foreign {
+            Err(why) if others == OtherWriters::Refused => Err(Unbelieved::Foreign {
                 variable,
                 path,
                 why,
@@ -228,7 +247,7 @@ mod tests {
         fs::set_permissions(at("free/program"), fs::Permissions::from_mode(0o755)).unwrap();
         symlink(at("home/src/p"), at("free/link")).unwrap();
         let origins = Origins::new(vec![at("home/src/p/sub")], at("home"));
-        let check = |path: PathBuf| origins.check("V", &path, true);
+        let check = |path: PathBuf| origins.check("V", &path, OtherWriters::Refused);
         for path in [
             "home/src/p/sub/cfg",
             "home/src/cfg",
@@ -259,7 +278,10 @@ mod tests {
             check(at("free/program")),
             Err(Unbelieved::Foreign { .. })
         ));
-        assert_eq!(origins.check("V", &at("free/program"), false), Ok(()));
+        assert_eq!(
+            origins.check("V", &at("free/program"), OtherWriters::Accepted),
+            Ok(())
+        );
     }
 
     #[test]
@@ -269,6 +291,9 @@ mod tests {
         fs::create_dir_all(home.join(".git")).unwrap();
         fs::create_dir_all(home.join("cfg")).unwrap();
         let origins = Origins::new(vec![home.clone()], home.clone());
-        assert_eq!(origins.check("V", &home.join("cfg"), true), Ok(()));
+        assert_eq!(
+            origins.check("V", &home.join("cfg"), OtherWriters::Refused),
+            Ok(())
+        );
     }
 }

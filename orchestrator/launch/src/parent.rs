@@ -15,14 +15,19 @@ use tokio::io::unix::AsyncFd;
 pub struct Parent(Option<OwnedFd>);
 
 impl Parent {
-    /// The current parent; none if it has already ended, lies outside this PID namespace, or is to be ignored. Must be called
-    /// before the filter is in force.
-    pub fn now(matters: bool) -> Self {
+    /// No parent, for a process that outlives its own.
+    pub fn ignored() -> Self {
+        Self(None)
+    }
+
+    /// The current parent; none if it has already ended or lies outside this PID namespace. Must be called before the filter is in
+    /// force.
+    pub fn now() -> Self {
         let open = |parent| {
             pidfd_open(parent, PidfdFlags::NONBLOCK)
                 .or_else(|_| pidfd_open(parent, PidfdFlags::empty()))
         };
-        let parent = getppid().filter(|parent| matters && !parent.is_init());
+        let parent = getppid().filter(|parent| !parent.is_init());
         let opened = parent.and_then(|parent| open(parent).ok());
         // If the parent ended meanwhile, its process ID may belong to another process.
         Self(opened.filter(|_| getppid() == parent))

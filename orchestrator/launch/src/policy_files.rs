@@ -33,19 +33,27 @@ pub fn sources(_: &Files, host: &Host) -> Result<Vec<PolicySource>, PolicyError>
     Ok(source::read(&host.home, &state_directory::variable)?)
 }
 
-/// What to know about the places where policy files are looked for: that none is there, and that one elsewhere is not read.
+/// The administrator's policy, which may be read from elsewhere than its usual place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SystemPolicy {
+    Read,
+    NotRead,
+}
+
+/// Notes on the places where policy files are looked for: that none is there, and that one elsewhere is not read.
 ///
 /// A policy that is not read looks as if it were: everything it does not narrow works.
 fn notes(
     home: &Path,
     variable: VariableLookup,
-    has_system: bool,
+    system: SystemPolicy,
     exists: impl Fn(&Path) -> bool,
 ) -> Vec<String> {
     let places = source::paths(home, variable).map(|(path, _)| path);
-    let [system, user] = places.each_ref().map(|path| path.display());
-    let none = !has_system && !places.iter().any(|path| exists(path));
-    let none = none.then(|| format!("there is no policy file: neither {system} nor {user} exists"));
+    let [of_system, user] = places.each_ref().map(|path| path.display());
+    let none = system == SystemPolicy::NotRead && !places.iter().any(|path| exists(path));
+    let none =
+        none.then(|| format!("there is no policy file: neither {of_system} nor {user} exists"));
     let elsewhere = |home: &PathBuf| home.join(".config/lazaret/policy.toml");
     let others = directories::homes(home, variable)
         .iter()
@@ -135,7 +143,7 @@ impl PolicyFiles {
         Ok(settings != GatewaySettings::default())
     }
 
-    /// The same, or `None` if it must be `default` as shipped, which allows no hosts and keeps no state.
+    /// The profile, or `None` if it must be `default` as shipped, which allows no hosts and keeps no state.
     pub fn changed(&self, profile: &str) -> Option<EffectivePolicy> {
         if self.is_unchanged() && profile == DEFAULT {
             None
@@ -159,14 +167,18 @@ impl PolicyFiles {
             .map_err(|error| Failed::invalid(format!("`central_root` of the policy: {error}")))
     }
 
-    /// What to know about the places where policy files are looked for.
+    /// Notes on the places where policy files are looked for.
     pub fn notes(&self) -> Vec<String> {
         let is_system = |source: &PolicySource| source.kind == SourceKind::System;
-        let has_system = self.sources.iter().flatten().any(is_system);
+        let system = if self.sources.iter().flatten().any(is_system) {
+            SystemPolicy::Read
+        } else {
+            SystemPolicy::NotRead
+        };
         notes(
             &self.host.home,
             &state_directory::variable,
-            has_system,
+            system,
             |path| path.exists(),
         )
     }
@@ -196,9 +208,12 @@ mod tests {
             "XDG_CONFIG_HOME" => config.map(OsString::from),
             _ => None,
         };
-        notes(Path::new("/home/u"), &variable, false, |path| {
-            files.iter().any(|file| path == Path::new(file))
-        })
+        notes(
+            Path::new("/home/u"),
+            &variable,
+            SystemPolicy::NotRead,
+            |path| files.iter().any(|file| path == Path::new(file)),
+        )
     }
 
     #[test]

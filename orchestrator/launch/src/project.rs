@@ -1,4 +1,4 @@
-//! Which project a session works on, and where in it commands start.
+//! Chooses the project that a session works on, and where in it commands start.
 //!
 //! A user in a directory of a repository means the repository: a member of a workspace builds with files above it, and git looks
 //! for `.git` there. So the root is that of the nearest enclosing repository, if it is the user's own, but never a home or a
@@ -24,14 +24,13 @@ pub struct Project {
     pub root: PathBuf,
     /// The working directory of commands that name none; `None` for the root itself.
     pub directory: Option<ZonePath>,
-    /// How it was chosen.
     pub chosen: ProjectChoice,
 }
 
 /// How a project was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectChoice {
-    /// By `--project`.
+    /// It is the directory that `--project` names.
     Named,
     /// It is the repository around the working directory.
     Repository,
@@ -136,7 +135,7 @@ impl Project {
         })
     }
 
-    /// The same as if `--project` had named it.
+    /// This project, as if `--project` had named it.
     pub(crate) fn into_named(self) -> Self {
         Self {
             chosen: ProjectChoice::Named,
@@ -155,7 +154,7 @@ impl Project {
         !known || said.starts_with(&here.root) || is_worktree_of(&said, &here.root)
     }
 
-    /// What would keep this directory from being a project, as far as its path shows.
+    /// The fault that keeps this directory from being a project, as far as its path shows.
     fn fault(&self) -> Option<String> {
         match system_at(&self.root) {
             Some(system) => Some(format!("it would open {system} to commands")),
@@ -177,7 +176,7 @@ impl Project {
         )))
     }
 
-    /// The same where only a working directory was named: who names one does not think of a project.
+    /// Checks a project of which only a working directory was named: who names one does not think of a project.
     pub(crate) fn check_chosen_by_directory(&self) -> Result<(), Failed> {
         let Some(why) = self
             .fault()
@@ -374,7 +373,7 @@ mod tests {
             self.0.path().canonicalize().unwrap().join(path)
         }
 
-        fn around(&self, path: &str, closed: &[&str]) -> Option<PathBuf> {
+        fn repository_of(&self, path: &str, closed: &[&str]) -> Option<PathBuf> {
             let closed: Vec<_> = closed.iter().map(|path| self.at(path)).collect();
             repository_around(&self.at(path), &closed, Uid::effective().as_raw())
         }
@@ -394,7 +393,7 @@ mod tests {
             ("r/.git", "r"),
         ] {
             assert_eq!(
-                tree.around(directory, &[]),
+                tree.repository_of(directory, &[]),
                 Some(tree.at(root)),
                 "{directory}"
             );
@@ -404,24 +403,30 @@ mod tests {
             "gitdir: ../.git/worktrees/linked\n",
         )
         .unwrap();
-        assert_eq!(tree.around("r/linked/x", &[]), Some(tree.at("r/linked")));
+        assert_eq!(
+            tree.repository_of("r/linked/x", &[]),
+            Some(tree.at("r/linked"))
+        );
     }
 
     #[test]
     fn no_home_and_nothing_of_another_user_is_chosen() {
         let tree = Tree::new(&["home", "home/r"], &["home/r/a", "home/other/a"]);
-        assert_eq!(tree.around("home/other/a", &["home"]), None);
+        assert_eq!(tree.repository_of("home/other/a", &["home"]), None);
         assert_eq!(
-            tree.around("home/other/a", &["elsewhere"]),
+            tree.repository_of("home/other/a", &["elsewhere"]),
             Some(tree.at("home")),
             "control"
         );
         assert_eq!(
-            tree.around("home/other/a", &["home/.config/lazaret"]),
+            tree.repository_of("home/other/a", &["home/.config/lazaret"]),
             None,
             "it holds the policy"
         );
-        assert_eq!(tree.around("home/r/a", &["home"]), Some(tree.at("home/r")));
+        assert_eq!(
+            tree.repository_of("home/r/a", &["home"]),
+            Some(tree.at("home/r"))
+        );
         let stranger = Uid::effective().as_raw() + 1;
         assert_eq!(repository_around(&tree.at("home/r/a"), &[], stranger), None);
     }

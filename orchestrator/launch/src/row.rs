@@ -1,4 +1,4 @@
-//! What a command is, in one row: its sessions, what it may still do once it has confined itself, its records and exit codes. Help,
+//! A command in one row: its sessions, what it may still do once it has confined itself, its records and exit codes. Help,
 //! errors and the README's table come from it.
 
 use orchestrator_confine::Needs;
@@ -10,7 +10,7 @@ pub struct CommandRow {
     pub name: &'static str,
     /// How many sessions it opens.
     pub sessions: SessionCount,
-    /// What it may do once its files are read.
+    /// The access that is left once its files are read.
     pub access: CommandAccess,
     /// Whether it has a run log.
     pub log: bool,
@@ -23,7 +23,7 @@ pub struct CommandRow {
 /// How many sessions a command opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionCount {
-    /// It starts no executor.
+    /// No session: the command starts no executor.
     None,
     /// One: a lost session ends the command.
     One,
@@ -34,14 +34,14 @@ pub enum SessionCount {
     },
 }
 
-/// What a command may do after its start.
+/// The access of a command after its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandAccess {
     /// All that its user may: it reads and writes files, and hears nobody but that user.
     Files,
     /// Its terminal and the sockets of sessions that wait for answers.
     Answers,
-    /// What the confinement leaves.
+    /// Only what its confinement leaves.
     Confined {
         network: NetworkUse,
         /// The directories in which it writes.
@@ -60,13 +60,12 @@ pub enum NetworkUse {
     Accepts,
 }
 
-/// Where a command writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
     Nothing,
     /// Into the directory of MCP servers: their logs, their recorded tools, logins. These servers have sessions of their own.
     Servers,
-    /// The same, and into that of conversations.
+    /// As [`Self::Servers`], and into that of conversations.
     ServersAndChats,
     /// Into a directory that it has made and removes.
     Temporary,
@@ -85,7 +84,7 @@ impl CommandRow {
         }
     }
 
-    /// What of `needs` this command has by its row. What the row does not name, its start cannot get by mistake.
+    /// The part of `needs` that this command has by its row. What the row does not name, its start cannot get by mistake.
     pub(crate) fn bound(&self, needs: Needs) -> Needs {
         let (network, writes) = match self.access {
             CommandAccess::Files | CommandAccess::Answers => (NetworkUse::None, Writes::Nothing),

@@ -95,19 +95,22 @@ impl Subscriber for RunLog {
 }
 
 impl RunLog {
-    /// Begins the log of a run of `command`, or none if it is `off`. An error that prevents writing is reported to `complain`, once.
-    pub(crate) fn begin(command: &'static str, off: bool, complain: fn(&str)) -> Self {
-        let file = if off {
-            None
-        } else {
-            runlog_files::create()
-                .map_err(|error| complain(&problem(&error)))
-                .ok()
-        };
+    /// Begins the log of a run of `command`. An error that prevents writing is reported to `complain`, once.
+    pub(crate) fn begin(command: &'static str, complain: fn(&str)) -> Self {
+        let file = runlog_files::create();
+        let file = file.map_err(|error| complain(&problem(&error))).ok();
+        Self {
+            file: RefCell::new(file),
+            ..Self::off(command, complain)
+        }
+    }
+
+    /// No log of a run of `command`.
+    pub(crate) fn off(command: &'static str, complain: fn(&str)) -> Self {
         Self {
             complain,
             command,
-            file: RefCell::new(file),
+            file: RefCell::new(None),
             bytes: Cell::new(0),
             calls: Cell::new(0),
             errors: Cell::new(0),
@@ -351,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_full_log_ends_with_a_line_that_says_so_and_with_its_last_one() {
-        let log = RunLog::begin("test", true, |_| {});
+        let log = RunLog::off("test", |_| {});
         let path = std::env::temp_dir().join(format!("lazaret-runlog-{}", std::process::id()));
         log.file.replace(Some(File::create(&path).unwrap()));
         let client_id = json!("x".repeat(1900));

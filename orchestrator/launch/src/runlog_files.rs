@@ -200,7 +200,7 @@ pub fn lines(id: &str) -> io::Result<Option<Vec<Value>>> {
     ))
 }
 
-/// What a list says of a run: null what is not there, or not within 64 KiB of the beginning or the end.
+/// The row of a run in a list: null what is not there, or not within 64 KiB of the beginning or the end.
 #[derive(Debug, Default)]
 pub struct RunOutline {
     /// Where its first session begins, or its first line if no session is within that.

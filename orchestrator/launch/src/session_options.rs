@@ -34,7 +34,7 @@ const TEXT_MAX: usize = policies::FILE_MAX + 1;
 /// How the text of a scope file is read; the first argument is its name. Only the programs with `--scope` link it.
 pub type ScopeParser = fn(&str, &str) -> Result<Scope, Failed>;
 
-/// What selects a session, as values: the options, what the environment adds, the policy files and the scope, read once. The project
+/// The values that select a session: the options, what the environment adds, the policy files and the scope, read once. The project
 /// is chosen at the first use.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
@@ -48,7 +48,6 @@ pub struct SessionOptions {
     tickets: Rc<TicketPair>,
 }
 
-/// A session to request.
 pub struct SessionOpening {
     /// The request to the executor.
     pub open: Open,
@@ -151,7 +150,7 @@ impl SessionOptions {
             .choose(self.profile_name().unwrap_or_default(), root)
     }
 
-    /// The same options, with `profile` if they name none.
+    /// These options, with `profile` if they name none.
     pub fn or_profile(mut self, profile: &str) -> Self {
         self.given.profile.get_or_insert_with(|| profile.to_owned());
         self
@@ -159,7 +158,11 @@ impl SessionOptions {
 
     /// The log of this run of the command in `row`.
     pub(crate) fn log(&self, row: &CommandRow) -> RunLog {
-        RunLog::begin(row.name, !row.log || self.given.no_log, print::problem)
+        if row.log && !self.given.no_log {
+            RunLog::begin(row.name, print::problem)
+        } else {
+            RunLog::off(row.name, print::problem)
+        }
     }
 
     /// The session to request.
@@ -228,7 +231,7 @@ impl SessionOptions {
             .map_err(|error| Failed::invalid(error.to_string()))
     }
 
-    /// The same for other roots, with `profile`.
+    /// Opens a session in other roots, with `profile`.
     pub fn open_in(
         &self,
         project: PathBuf,
@@ -352,7 +355,7 @@ impl SessionOptions {
         given.scope.is_some() || lists.contains(&false)
     }
 
-    /// The same options, narrowed by `scope` in place of theirs.
+    /// These options, narrowed by `scope` in place of theirs.
     pub fn scoped(self, scope: Scope) -> Self {
         Self {
             scope: Rc::new(Ok(Some(scope))),
@@ -370,7 +373,7 @@ impl SessionOptions {
         self.given.project.as_deref()
     }
 
-    /// The same options for another project root.
+    /// These options for another project root.
     pub fn with_project(&self, project: PathBuf) -> Self {
         self.with(Options {
             project: Some(project),
@@ -378,7 +381,7 @@ impl SessionOptions {
         })
     }
 
-    /// The same values with other options; their project is chosen anew.
+    /// These values with other options; their project is chosen anew.
     fn with(&self, given: Options) -> Self {
         Self {
             given,
@@ -393,7 +396,7 @@ impl SessionOptions {
         self.given.profile.as_deref().or(narrow)
     }
 
-    /// The same options with those that a client names; its own project has its own central root. Commands start in the project's
+    /// These options with those that a client names; its own project has its own central root. Commands start in the project's
     /// root. The scope is dropped: a server for clients has its own.
     pub fn for_client(
         &self,
@@ -418,7 +421,7 @@ impl SessionOptions {
         }
     }
 
-    /// The same options, with `trust` if none was requested.
+    /// These options, with `trust` if none was requested.
     pub fn trusting(mut self, trust: Trust) -> Self {
         self.given.trust.get_or_insert(trust);
         self
@@ -499,7 +502,7 @@ pub fn read_text(files: &Files, path: &Path) -> Result<String, Failed> {
     read_text_up_to(files, path, TEXT_MAX)
 }
 
-/// The same for a file of at most `max` bytes.
+/// Reads a text of at most `max` bytes.
 pub fn read_text_up_to(_: &Files, path: &Path, max: usize) -> Result<String, Failed> {
     source::read_named(path, max)
         .map_err(|error| Failed::invalid(format!("cannot read {}: {error}", path.display())))

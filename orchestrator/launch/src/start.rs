@@ -29,7 +29,7 @@ const ATTACK: &str = "lazaret-attack";
 const SHELL: &str = "lazaret-bash";
 const MAIN: &str = "lazaret";
 const GATEWAY: &str = "lazaret-gateway";
-/// What the gateway has of our environment: where certificates are, and how names are resolved. None of it is a secret.
+/// Variables of our environment that the gateway has: where certificates are, and how names are resolved. None of it is a secret.
 const OF_GATEWAY: [&str; 5] = [
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
@@ -55,12 +55,12 @@ pub fn start(
     credentials: &BTreeSet<String>,
     tickets: &TicketPair,
 ) -> Result<UnixStream, ExecutorError> {
-    find(program, "broker", credentials, tickets.of_brokers()?)
+    start_executor(program, "broker", credentials, tickets.of_brokers()?)
 }
 
 /// Starts `program`, or the installed executor, to answer one request for a cleanup; returns our end of its socket.
 pub fn start_cleanup(program: Option<&Path>) -> Result<UnixStream, ExecutorError> {
-    find(program, "gc", &BTreeSet::new(), None)
+    start_executor(program, "gc", &BTreeSet::new(), None)
 }
 
 /// Has `program`, or the installed executor, become a server of the user's, which outlives us. It gets none of our keys.
@@ -95,7 +95,7 @@ impl BrokerSpawner {
         credentials: &BTreeSet<String>,
         tickets: &TicketPair,
     ) -> Result<Self, ExecutorError> {
-        find(program, "spawner", credentials, tickets.of_brokers()?).map(Self)
+        start_executor(program, "spawner", credentials, tickets.of_brokers()?).map(Self)
     }
 
     /// A socket whose other end is a new broker.
@@ -118,7 +118,8 @@ impl BrokerSpawner {
     }
 }
 
-fn find(
+/// Starts the executor at `program`, or the first of ours that is there, with `task`; returns our end of its socket.
+fn start_executor(
     program: Option<&Path>,
     task: &str,
     credentials: &BTreeSet<String>,

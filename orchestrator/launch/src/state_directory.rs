@@ -32,7 +32,7 @@ pub fn of_home() -> PathBuf {
     }
 }
 
-/// The same home as the executor uses.
+/// The home directory, as the executor finds it.
 pub fn home() -> PathBuf {
     // The account database is read once: later the confinement may prevent it.
     static ACCOUNT: OnceLock<Option<PathBuf>> = OnceLock::new();

@@ -135,10 +135,9 @@ pub fn socket_for(options: &SessionOptions) -> Option<PathBuf> {
     options.endpoint().socket().is_none().then_some(path)
 }
 
-/// What a command of this login would find.
+/// The state of the service that a command of this login would find.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarmService {
-    /// None runs.
     Absent,
     Serves,
     /// Brokers share the limits of the group of processes in which it was started, so a command of another group starts its own.

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_bundle_is_refused() {
+    fn malformed_bundle_is_refused() {
         let parse = PolicyBundle::parse;
         let file = "[files]\n\"a.toml\" = \"\"\n";
         let with = |head: &str| parse(&format!("{head}\n{file}"));

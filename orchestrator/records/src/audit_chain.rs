@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ pub struct Verified {
     /// The end before the last of these records.
     before: Head,
     /// The record with the hash that was searched for.
-    pub known: Option<u64>,
+    pub known: Option<Head>,
     /// The first place that was altered.
     pub flaw: Option<Flaw>,
 }
@@ -83,7 +84,7 @@ impl AuditChain {
             start,
             last: start,
             before: start,
-            known: (start.seq > 0 && known_hash == Some(start.hash)).then_some(start.seq),
+            known: (start.seq > 0 && known_hash == Some(start.hash)).then_some(start),
             flaw: None,
         };
         let first = if start.seq > 0 { start.file + 1 } else { 1 };
@@ -187,7 +188,7 @@ impl AuditChain {
             };
             verified.before = std::mem::replace(&mut verified.last, last);
             if known_hash == Some(hash) {
-                verified.known = Some(last.seq);
+                verified.known = Some(last);
             }
         }
         Ok(None)
@@ -208,6 +209,18 @@ impl AuditChain {
 
     /// Calls `each` with the records after `position`, and advances it.
     pub fn more(&self, position: &mut Position, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.more_until(position, |record| {
+            each(record);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Calls `each` as `more` does, until it breaks: with that record it is done.
+    fn more_until(
+        &self,
+        position: &mut Position,
+        mut each: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> io::Result<()> {
         if position.file == 0 {
             return Ok(());
         }
@@ -224,14 +237,20 @@ impl AuditChain {
             let Some(record) = line.strip_suffix(b"\n") else {
                 return Ok(());
             };
-            each(record);
+            let goes_on = each(record);
             position.offset += length as u64;
+            if goes_on.is_break() {
+                return Ok(());
+            }
         }
     }
 
     /// The records that come after `last`, each checked against the one before it.
     pub fn after(&self, last: Head) -> Checked<'_> {
-        let (file, offset) = (last.file, last.bytes);
+        // Of a file that was removed only the end is known: what follows begins the next one.
+        let is_removed = last.seq > 0 && last.bytes == 0;
+        let file = last.file + u64::from(is_removed);
+        let offset = last.bytes;
         Checked {
             audit: self,
             position: Position { file, offset },
@@ -299,25 +318,40 @@ impl Checked<'_> {
         &mut self,
         mut each: impl FnMut(&[u8], &Value, Digest),
     ) -> io::Result<Option<Flaw>> {
+        self.more_until(|line, record, hash| {
+            each(line, record, hash);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Calls `each` as `more` does, until it breaks: with that record it is done. So a caller that takes them in parts holds one part.
+    pub fn more_until(
+        &mut self,
+        mut each: impl FnMut(&[u8], &Value, Digest) -> ControlFlow<()>,
+    ) -> io::Result<Option<Flaw>> {
         loop {
-            let mut flaw = None;
+            let (mut flaw, mut has_broken) = (None, false);
             let (last, file) = (&mut self.last, self.position.file);
-            self.audit.more(&mut self.position, |record| {
-                if flaw.is_some() {
-                    return;
-                }
-                match check_record(last, record) {
-                    Ok((hash, value)) => {
-                        each(record, &value, hash);
-                        (last.seq, last.hash) = (last.seq + 1, hash);
+            self.audit.more_until(&mut self.position, |record| {
+                let (hash, value) = match check_record(last, record) {
+                    Ok(checked) => checked,
+                    Err(why) => {
+                        flaw = Some(why);
+                        return ControlFlow::Break(());
                     }
-                    Err(why) => flaw = Some(why),
-                }
+                };
+                (last.seq, last.hash) = (last.seq + 1, hash);
+                let goes_on = each(record, &value, hash);
+                has_broken = goes_on.is_break();
+                goes_on
             })?;
             if let Some(why) = flaw {
                 let why = format!("record {}: {why}", self.last.seq + 1);
                 let (file, line) = (chain::file_name(file), 0);
                 return Ok(Some(Flaw { file, line, why }));
+            }
+            if has_broken {
+                return Ok(None);
             }
             match self.audit.next_file(&self.position)? {
                 Some(next) => self.position = next,

@@ -55,16 +55,28 @@ pub fn close(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// [`OwnError`].
+pub fn open_own(path: &Path) -> Result<File, OwnError> {
+    open_with(OpenOptions::new().append(true), path)
+}
+
+/// Opens or creates such a file, whose content is replaced in place.
+///
+/// # Errors
+/// [`OwnError`].
+pub fn open_own_in_place(path: &Path) -> Result<File, OwnError> {
+    open_with(OpenOptions::new().write(true), path)
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "our own records, in neither root"
 )]
-pub fn open_own(path: &Path) -> Result<File, OwnError> {
+fn open_with(options: &mut OpenOptions, path: &Path) -> Result<File, OwnError> {
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-    let file = OpenOptions::new()
+    let file = options
         .read(true)
-        .append(true)
         .create(true)
+        .truncate(false)
         .mode(0o600)
         .custom_flags(flags)
         .open(path)?;

@@ -106,16 +106,10 @@ pub(crate) fn fields<S: Serializer>(denied: &Denials, serializer: S) -> Result<S
     map.end()
 }
 
-/// The denials to report: all if the call failed. Programs often try what they can do without, and a call that succeeded could; its
-/// metadata has them.
-pub fn reportable(denied: &Denials, failed: bool) -> impl Iterator<Item = &Denial> {
-    denied.list().iter().filter(move |_| failed)
-}
-
 /// One line that reports the denials of a call, if there are any to report.
-pub fn line(denied: &Denials, failed: bool) -> Option<String> {
-    let denials: Vec<&Denial> = reportable(denied, failed).collect();
-    match denials[..] {
+pub fn line(denied: &Denials) -> Option<String> {
+    let denials = denied.list();
+    match denials {
         [] => return None,
         // The error already names the rule and its reason.
         [
@@ -124,7 +118,7 @@ pub fn line(denied: &Denials, failed: bool) -> Option<String> {
                 remedy,
                 ..
             },
-        ] if failed => {
+        ] => {
             let at = rule
                 .at
                 .as_ref()
@@ -152,8 +146,16 @@ pub fn line(denied: &Denials, failed: bool) -> Option<String> {
 mod tests {
     use super::*;
     use crate::metadata::{Details, Metadata};
-    use broker_protocol::{AttemptKind, Layer};
+    use crate::result::ToolResult;
+    use broker_protocol::{AttemptKind, ErrorKind, Failed, Layer};
     use serde_json::json;
+
+    fn failed() -> Failed {
+        Failed {
+            kind: ErrorKind::Internal,
+            message: "it failed".into(),
+        }
+    }
 
     fn denial(kind: AttemptKind, target: &str, layer: Layer) -> Denial {
         Denial::new(
@@ -229,20 +231,29 @@ mod tests {
         let outside = denial(AttemptKind::Write, "/usr/x", Layer::MountNamespace);
         let hook = denial(AttemptKind::Write, ".git/hooks/x", Layer::ProtectedNames);
         let all = metadata(vec![read, outside, hook]);
-        assert_eq!(super::line(&all.denied, false), None);
-        let line = super::line(&all.denied, true).unwrap();
+        let mut success = ToolResult::success("bash", "x", Details::None);
+        success.metadata.denied = all.denied.clone();
+        success.tell_denials();
+        assert_eq!(success.text, b"x");
+        assert!(success.metadata.stderr.is_none());
+        let mut failed = ToolResult::failed("bash", failed());
+        failed.metadata.denied = all.denied.clone();
+        failed.tell_denials();
+        let message = failed.error.unwrap().message;
+        assert!(message.starts_with("it failed [denied: "), "{message}");
+        let line = super::line(&all.denied).unwrap();
         assert!(
             line.starts_with("[denied: read /etc/x: ") && line.matches("Why.").count() == 3,
             "{line}"
         );
-        assert_eq!(super::line(&metadata(vec![]).denied, true), None);
+        assert_eq!(super::line(&metadata(vec![]).denied), None);
     }
 
     #[test]
     fn a_line_names_four_and_counts_the_rest() {
         let many =
             (0..20).map(|at| denial(AttemptKind::Write, &format!("x{at}"), Layer::ProtectedNames));
-        let line = super::line(&metadata(many.collect()).denied, true).unwrap();
+        let line = super::line(&metadata(many.collect()).denied).unwrap();
         assert!(
             line.contains("x3: ") && !line.contains("x4: ") && line.ends_with("; and 16 more]"),
             "{line}"

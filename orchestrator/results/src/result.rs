@@ -97,21 +97,13 @@ impl ToolResult {
         self.note_bytes = 0;
     }
 
-    /// Reports denials to the reader of the result: in the error if there is one, else as a line of the text, or of standard error
-    /// if it is kept apart.
+    /// Reports denials in the error, if the call failed. Programs often try what they can do without, and a call that succeeded
+    /// could; its metadata has them.
     pub fn tell_denials(&mut self) {
-        let Some(line) = denials::line(&self.metadata.denied, self.error.is_some()) else {
-            return;
-        };
-        match (&mut self.error, &mut self.metadata.stderr) {
-            (Some(error), _) => error.message = format!("{} {line}", error.message),
-            (None, Some(stderr)) => {
-                if stderr.text.last().is_some_and(|last| *last != b'\n') {
-                    stderr.text.push(b'\n');
-                }
-                stderr.text.extend_from_slice(line.as_bytes());
-            }
-            (None, None) => self.push_line(&line),
+        if let Some(error) = &mut self.error
+            && let Some(line) = denials::line(&self.metadata.denied)
+        {
+            error.message = format!("{} {line}", error.message);
         }
     }
 

@@ -49,7 +49,8 @@ fn is_shown(verdict: ConnectionVerdict) -> bool {
         | ConnectionVerdict::RequestRefused
         | ConnectionVerdict::NoValue
         | ConnectionVerdict::NotTrusted
-        | ConnectionVerdict::ProxyRefused => true,
+        | ConnectionVerdict::ProxyRefused
+        | ConnectionVerdict::TlsRefused => true,
         ConnectionVerdict::Allowed
         | ConnectionVerdict::Unreachable
         | ConnectionVerdict::Malformed

@@ -799,7 +799,7 @@ fn code(ended: Option<Ended>, error: Option<ErrorKind>, lost: Option<&OutputLost
 /// The executor of a run that these hooks judge: each of them runs in a session of its own.
 fn endpoint_for(hooks: Option<&UserHooks>, prepared: &Prepared) -> Result<Endpoint, Failed> {
     match hooks {
-        Some(hooks) if !hooks.are_none() => Ok(prepared.lasting()?),
+        Some(hooks) if !hooks.are_none() => Ok(prepared.lasting_endpoint()?),
         Some(_) | None => Ok(prepared.options().endpoint()),
     }
 }

@@ -60,11 +60,11 @@ impl SandboxCalls {
         live: LiveOutput,
         deadline: Option<Instant>,
     ) -> Result<SandboxCall, SandboxFault> {
-        self.check_open()?;
+        self.check_violations()?;
         let place = self.places.clone().acquire_owned().await;
         let place = place.map_err(|_| ending())?;
         // It may have waited for long.
-        self.check_open()?;
+        self.check_violations()?;
         let found = match live {
             LiveOutput::Off => FoundIn::LaterResult,
             LiveOutput::Sanitized | LiveOutput::Bytes => FoundIn::Metadata,
@@ -104,7 +104,7 @@ impl SandboxCalls {
 
     /// # Errors
     /// No calls are made any more.
-    pub(crate) fn check_open(&self) -> Result<(), SandboxFault> {
+    pub(crate) fn check_violations(&self) -> Result<(), SandboxFault> {
         match self.ending.get() || self.session.is_over() {
             true => Err(ending()),
             false => Ok(()),

@@ -206,7 +206,7 @@ impl FrontEnd for Sandboxd {
         opening.open.network = options.network(Some(&policy));
         let root = Rc::new(ProjectRoot::new(opening.open.project.clone()));
         let variables = metadata::visible(std::env::vars_os(), redactor());
-        let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting()?);
+        let (hooks, endpoint) = (prepared.hooks()?, prepared.lasting_endpoint()?);
         let guard = hooks.guard(&opening.open, Rc::new(endpoint.clone()));
         let socket = endpoint.socket().map(Path::to_owned);
         let ports = SandboxPorts::bind(&self)?;

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_sends_is_refused() {
+    fn requests_of_a_page_are_refused() {
         let local = ("host", "127.0.0.1:8080");
         assert!(checked(&[local], true) && checked(&[("host", "[::1]:1")], true));
         assert!(checked(&[("host", "localhost")], true));

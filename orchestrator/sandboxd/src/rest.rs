@@ -65,7 +65,7 @@ impl RestRoutes {
         if !is_reading(method) {
             return Ok(not_allowed("GET, HEAD"));
         }
-        self.calls.check_open()?;
+        self.calls.check_violations()?;
         let uptime = self.begun.elapsed().as_secs();
         let healthy = value!({ "status": "ok", "uptime_seconds": uptime });
         Ok(json(StatusCode::OK, &healthy))

@@ -156,7 +156,7 @@ impl Tool for FileTool {
         FileTool::name(*self)
     }
 
-    fn leaves_executor(&self) -> bool {
+    fn runs_outside(&self) -> bool {
         false
     }
 

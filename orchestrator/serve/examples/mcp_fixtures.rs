@@ -1,4 +1,4 @@
-//! The server of the sidecar with the tools, resources and prompts that `@modelcontextprotocol/conformance` expects of a server that
+//! The server of `lazaret serve` with the tools, resources and prompts that `@modelcontextprotocol/conformance` expects of a server that
 //! it tests: guard, limits, sessions and streams are the product's, only what is offered is not. See `tests/conformance/run`.
 #![expect(
     deprecated,

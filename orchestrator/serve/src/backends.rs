@@ -77,7 +77,7 @@ impl Backends {
             match &backend.source {
                 BackendSource::Vendor {
                     vendor, base_url, ..
-                } => providers::name_host(*vendor, base_url.as_deref()),
+                } => providers::name_requests(*vendor, base_url.as_deref()),
                 BackendSource::Ready(_) => {}
             }
         }

@@ -48,7 +48,7 @@ pub fn open_api() -> Value {
     let paths = paths(&mut schemas);
     json!({
         "openapi": "3.1.0",
-        "info": { "title": "Lazaret sidecar", "version": env!("CARGO_PKG_VERSION") },
+        "info": { "title": "Lazaret", "version": env!("CARGO_PKG_VERSION") },
         "paths": paths,
         "security": [{ "token": [] }],
         "components": {
@@ -291,7 +291,7 @@ pub fn async_api() -> Value {
         .collect();
     json!({
         "asyncapi": "3.0.0",
-        "info": { "title": "Lazaret sidecar", "version": env!("CARGO_PKG_VERSION") },
+        "info": { "title": "Lazaret", "version": env!("CARGO_PKG_VERSION") },
         "defaultContentType": "application/json",
         "channels": { "ws": { "address": "/ws", "messages": of_channel } },
         "operations": {

@@ -2,6 +2,8 @@
 
 mod reading;
 mod export;
+mod export_line;
+mod otlp;
 mod key;
 mod verify_export;
 
@@ -11,14 +13,12 @@ use export::ExportAudit;
 use orchestrator_launch::exit;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch};
 use orchestrator_launch::row::CommandRow;
-use orchestrator_launch::state_directory;
 use orchestrator_launch::stdio::print;
 use orchestrator_records::audit_chain::{self, Verified};
 use orchestrator_text::time;
-use reading::{INTERVAL, unreadable};
+use reading::{INTERVAL, absence, open, unreadable};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use verify_export::VerifyExport;
 
 const EXAMPLES: &str = "\
@@ -28,6 +28,7 @@ Examples:
   lazaret audit show --session 4ad6 --json
   lazaret audit tail --follow
   lazaret audit export --format ocsf --after 2f1c… --follow   to a log collector, from where it was
+  lazaret audit export --otlp https://otel.example --cursor ~/.config/audit-cursor --follow   the same by OTLP
   lazaret audit key > audit.pub; lazaret audit export --sign > export.jsonl
   lazaret audit verify-export export.jsonl --key audit.pub   on another machine";
 
@@ -89,11 +90,24 @@ struct Show {
 }
 
 impl FrontEnd for Audit {
-    const ROW: CommandRow = CommandRow::of_files(
-        "audit",
-        "0; verify, export and verify-export: 1 if the audit is not as it was written, or is not there, or not all of it is signed; 2 wrong \
-         arguments; 125 it cannot be read",
-    );
+    const ROW: CommandRow = CommandRow::of_files("audit", "as its subcommands");
+    const NESTED: &'static [CommandRow] = &[
+        CommandRow::of_files(
+            "audit verify",
+            "0; 1 if the audit is not as it was written, or is not there; 2 wrong arguments; 125 it cannot be read",
+        ),
+        CommandRow::of_files("audit show", "0; 2 wrong arguments; 125 it cannot be read"),
+        CommandRow::of_files("audit tail", "0; 2 wrong arguments; 125 it cannot be read"),
+        ExportAudit::ROW,
+        CommandRow::of_files(
+            "audit key",
+            "0; 2 wrong arguments; 125 there is none, and none can be made",
+        ),
+        CommandRow::of_files(
+            "audit verify-export",
+            "0; 1 if the export is not as it was made, or not all of it is signed; 2 wrong arguments, or a file cannot be read",
+        ),
+    ];
 
     fn errors(&self) -> ErrorForm {
         match &self.action {
@@ -115,10 +129,7 @@ impl FrontEnd for Audit {
                 Some(audit) => report(&audit.verify(head).map_err(unreadable)?, json),
                 None => missing(json),
             },
-            AuditAction::Export(export) => match open()? {
-                Some(audit) => export.run(&audit),
-                None => missing(false),
-            },
+            AuditAction::Export(export) => export.main(launch),
             AuditAction::Show(show) => open()?.map_or(Ok(exit::OK), |audit| show.all(&audit)),
             AuditAction::Tail {
                 lines,
@@ -129,17 +140,8 @@ impl FrontEnd for Audit {
     }
 }
 
-fn directory() -> PathBuf {
-    state_directory::directory().join("audit")
-}
-
-/// This user's audit, if there is one.
-fn open() -> Result<Option<audit_chain::AuditChain>, Failed> {
-    audit_chain::AuditChain::open(directory()).map_err(unreadable)
-}
-
 fn missing(json: bool) -> Result<u8, Failed> {
-    let why = format!("there is no audit in {}", directory().display());
+    let why = absence();
     if json {
         print::json(
             &json!({ "whole": false, "records": 0, "bad": { "file": null, "line": 0, "why": why } }),
@@ -166,7 +168,7 @@ fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
             .map(|flaw| json!({ "file": flaw.file, "line": flaw.line, "why": flaw.why }));
         let (head, whole) = (head.to_string(), flaw.is_none());
         print::json(
-            &json!({ "whole": whole, "records": records, "files": files, "head": head, "kept": known, "removed": removed, "bad": bad }),
+            &json!({ "whole": whole, "records": records, "files": files, "head": head, "kept": known.map(|known| known.seq), "removed": removed, "bad": bad }),
         )?;
     } else if let Some(flaw) = flaw {
         print::problem(&format!(
@@ -174,7 +176,7 @@ fn report(verified: &Verified, json: bool) -> Result<u8, Failed> {
         ));
     } else {
         let known = known.map_or(String::new(), |known| {
-            format!("\nthe given hash belongs to record {known}")
+            format!("\nthe given hash belongs to record {}", known.seq)
         });
         let removed = match removed {
             0 => String::new(),

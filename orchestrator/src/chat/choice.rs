@@ -84,7 +84,11 @@ impl ModelOptions {
             ))
         })?;
         // A server with an address of the user's own may need no key.
-        let found = key(files, &config, vendor, settings, config.base_url.is_none())?;
+        let need = match config.base_url {
+            Some(_) => KeyNeed::Optional,
+            None => KeyNeed::Required,
+        };
+        let found = key(files, &config, vendor, settings, need)?;
         let key = found.as_ref().map(|found| &found.key);
         let provider = providers::build(vendor, config.base_url.as_deref(), key)
             .map_err(|error| Failed::invalid(error.to_string()))?;
@@ -206,7 +210,7 @@ impl ModelOptions {
             None => BackendSource::Ready(Rc::new(self.mock(files)?)),
             Some(vendor) => {
                 // Clients may bring their own keys and may name other providers.
-                let found = key(files, &config, vendor, settings, false)?;
+                let found = key(files, &config, vendor, settings, KeyNeed::Optional)?;
                 BackendSource::Vendor {
                     vendor,
                     base_url: config.base_url,
@@ -273,13 +277,20 @@ fn by_environment() -> String {
     }
 }
 
+/// Whether a provider works without a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeyNeed {
+    Required,
+    Optional,
+}
+
 /// The key of `vendor`, if there is one. A failure of the keyring is an error only if the provider cannot work without a key.
 fn key(
     files: &Files,
     config: &ProviderConfig,
     vendor: Vendor,
     settings: &AgentConfig,
-    is_needed: bool,
+    need: KeyNeed,
 ) -> Result<Option<FoundKey>, Failed> {
     let file = config.key_file.as_deref();
     match find(files, vendor.key_names(), file, &settings.keyring) {
@@ -295,7 +306,7 @@ fn key(
             }
             Ok(found)
         }
-        Err(error @ KeyError::Keyring(_)) if !is_needed => {
+        Err(error @ KeyError::Keyring(_)) if need == KeyNeed::Optional => {
             print::problem(&format!("{}: {error}", vendor.name()));
             Ok(None)
         }

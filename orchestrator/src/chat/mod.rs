@@ -245,10 +245,15 @@ impl Chat {
         !self.print && !self.json && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    /// What a prompt for a person needs before the confinement. A chat that is not recorded keeps no line history either.
-    fn prompt_of_person(&self, is_recorded: bool) -> Option<BeforeConfined> {
-        self.is_interactive()
-            .then(|| BeforeConfined::new(is_recorded))
+    /// What a prompt for a person needs before the confinement. A chat without a transcript keeps no line history either.
+    fn prompt_of_person(
+        &self,
+        transcript: Option<&transcripts::OpenTranscript>,
+    ) -> Option<BeforeConfined> {
+        self.is_interactive().then(|| match transcript {
+            Some(_) => BeforeConfined::with_history(),
+            None => BeforeConfined::without_history(),
+        })
     }
 
     /// What the session of this chat is started with, and its executor.
@@ -263,7 +268,7 @@ impl Chat {
         opening.open.network = options.network(policy.as_ref().ok());
         opening.open.answer_s = Some(limit::ANSWER_OF_PERSON_S);
         opening.open.file_leases = true;
-        let endpoint = prepared.lasting()?;
+        let endpoint = prepared.lasting_endpoint()?;
         let guard = |open: &Open| beginning.hooks.guard(open, Rc::new(endpoint.clone()));
         let config = self.tools.config(opening, policy, guard)?;
         let tools = config.tools.with_models();
@@ -290,7 +295,7 @@ impl Chat {
         let settings = self.settings(files, config, &chosen)?;
         let first = self.first_prompt()?;
         let opened = self.open_transcript()?;
-        let prompt = self.prompt_of_person(opened.is_some());
+        let prompt = self.prompt_of_person(opened.as_ref());
         let (transcript, conversation, id) = match opened {
             Some(opened) => self.begin_transcript(opened, &chosen),
             None => (None, Conversation::default(), transcripts::new_id()),

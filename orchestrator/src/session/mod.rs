@@ -98,7 +98,11 @@ impl FrontEnd for Session {
         let prepared = launch.prepare::<Self>(Options::of(&self.work))?;
         let options = prepared.options();
         let mut telemetry = self.export.begin(print::problem)?;
-        let parent = Parent::now(!self.outlive_parent);
+        let parent = if self.outlive_parent {
+            Parent::ignored()
+        } else {
+            Parent::now()
+        };
         let mut opening = options.open()?;
         let policy = options.policy();
         opening.open.network =
@@ -108,7 +112,7 @@ impl FrontEnd for Session {
         let announced =
             Announced::new(&policy, open, directory, max_violations).chosen(&opening.choice);
         let hooks = prepared.hooks()?;
-        let endpoint = prepared.lasting();
+        let endpoint = prepared.lasting_endpoint();
         let guard = |open: &Open| match &endpoint {
             Ok(endpoint) => hooks.guard(open, Rc::new(endpoint.clone())),
             // No session opens, and so no call is made.

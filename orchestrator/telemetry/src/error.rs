@@ -1,11 +1,11 @@
-//! Why logging or the export of spans cannot be set up.
+//! Why logging or an export cannot be set up.
 
 use broker_protocol::{ErrorKind, Failed};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why logging or the export of spans cannot be set up.
+/// Why logging or an export cannot be set up.
 #[derive(Debug, Error)]
 pub enum TelemetryError {
     /// The log cannot be opened.
@@ -37,6 +37,11 @@ pub enum TelemetryError {
         "{0}: the headers of OTEL_EXPORTER_OTLP_HEADERS would cross a network in clear text; use https"
     )]
     PlainHeaders(&'static str),
+    /// Headers for the collector are none.
+    #[error(
+        "{0}: headers are name=value, divided by commas, values percent-encoded, and none of the connection itself"
+    )]
+    Headers(&'static str),
     /// The exporter cannot be created.
     #[error("cannot export spans: {0}")]
     Export(String),
@@ -53,7 +58,8 @@ impl From<TelemetryError> for Failed {
             | TelemetryError::InUse(_)
             | TelemetryError::NotBuilt(_)
             | TelemetryError::Address(_)
-            | TelemetryError::PlainHeaders(_) => ErrorKind::InvalidInput,
+            | TelemetryError::PlainHeaders(_)
+            | TelemetryError::Headers(_) => ErrorKind::InvalidInput,
             TelemetryError::Export(_) | TelemetryError::Subscriber => ErrorKind::Internal,
         };
         Failed {

@@ -15,8 +15,8 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::SpanExporter as _;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span, SpanData, SpanProcessor};
-use orchestrator_http::ask::By;
-use orchestrator_http::{ClientGateway, HostClient, name_host};
+use orchestrator_http::ask::{By, NamedRequest};
+use orchestrator_http::{ClientGateway, HostClient, name_request};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -237,7 +237,7 @@ struct ExportClient {
 
 impl ExportClient {
     fn new(url: &Url) -> Self {
-        name_host(url);
+        name_request(NamedRequest::new("POST", url));
         Self {
             url: url.clone(),
             client: OnceLock::new(),

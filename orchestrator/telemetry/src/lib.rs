@@ -12,6 +12,8 @@ mod export;
 #[path = "no_export.rs"]
 mod export;
 mod telemetry;
+mod log_collector;
 
 pub use error::TelemetryError;
+pub use log_collector::{CollectorFault, LogCollector, NotAcknowledged};
 pub use telemetry::{ExportOptions, Telemetry, TelemetryOptions};

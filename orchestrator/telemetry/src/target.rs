@@ -1,4 +1,4 @@
-//! The address to which spans are sent, as the user names it.
+//! The address to which spans and log records are sent, as the user names it.
 
 use crate::error::TelemetryError;
 use orchestrator_web::base::{self, is_exposed};
@@ -7,21 +7,24 @@ use url::Url;
 /// The standard variable for a collector's address.
 pub(crate) const VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// The path of traces below a collector's address.
-const TRACES: &str = "/v1/traces";
+pub(crate) const TRACES: &str = "/v1/traces";
+/// The path of log records.
+pub(crate) const LOGS: &str = "/v1/logs";
 
-/// The address for a collector's traces. `name` is the option or the variable that it comes from.
-pub(crate) fn traces(
-    name: &'static str,
-    text: &str,
-    has_headers: bool,
-) -> Result<Url, TelemetryError> {
+/// A collector's address for what goes to `path`. `name` is the option or the variable that it comes from.
+pub(crate) fn address(name: &'static str, text: &str, path: &str) -> Result<Url, TelemetryError> {
     let mut url = base::parse(text).ok_or(TelemetryError::Address(name))?;
-    if has_headers && is_exposed(&url) {
+    let folder = url.path().trim_end_matches('/').to_owned();
+    url.set_path(&format!("{folder}{path}"));
+    Ok(url)
+}
+
+/// Checks that headers, which may hold a key, cross no network in clear text on their way to this address.
+pub(crate) fn check_headers(name: &'static str, url: &Url) -> Result<(), TelemetryError> {
+    if is_exposed(url) {
         return Err(TelemetryError::PlainHeaders(name));
     }
-    let folder = url.path().trim_end_matches('/').to_owned();
-    url.set_path(&format!("{folder}{TRACES}"));
-    Ok(url)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -30,7 +33,7 @@ mod tests {
     use orchestrator_web::base::BASE_MAX;
 
     fn at(text: &str) -> Result<String, TelemetryError> {
-        traces("--otlp", text, false).map(|url| url.to_string())
+        address("--otlp", text, TRACES).map(|url| url.to_string())
     }
 
     #[test]
@@ -66,7 +69,10 @@ mod tests {
 
     #[test]
     fn headers_cross_no_network_in_clear_text() {
-        let with_headers = |text: &str| traces("--otlp", text, true);
+        let with_headers = |text: &str| {
+            let url = address("--otlp", text, LOGS)?;
+            check_headers("--otlp", &url)
+        };
         for local in [
             "http://127.0.0.1:4318",
             "http://[::1]:4318",

@@ -84,9 +84,11 @@ impl ExportOptions {
             Some((name, address)) if export::IS_BUILT || name != target::VARIABLE => {
                 let is_set =
                     |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-                let has_headers = HEADERS.iter().any(is_set);
-                let (export, layer) =
-                    export::open(name, target::traces(name, &address, has_headers)?)?;
+                let url = target::address(name, &address, target::TRACES)?;
+                if HEADERS.iter().any(is_set) {
+                    target::check_headers(name, &url)?;
+                }
+                let (export, layer) = export::open(name, url)?;
                 (Some(export), Some(layer))
             }
             // The variable is for all programs, so an error in it does not prevent the start.

@@ -38,18 +38,22 @@ pub struct BeforeConfined {
 }
 
 impl BeforeConfined {
-    /// Opens the history, if the chat is recorded at all.
-    pub fn new(is_recorded: bool) -> Self {
-        let open = || {
-            let opened = ChatHistory::open();
-            opened
-                .inspect_err(|error| {
-                    print::problem(&format!("no history of what you type: {error}"))
-                })
-                .ok()
-        };
+    /// Opens the history of what is typed.
+    pub fn with_history() -> Self {
+        let opened = ChatHistory::open();
+        let opened = opened.inspect_err(|error| {
+            print::problem(&format!("no history of what you type: {error}"));
+        });
         Self {
-            history: is_recorded.then(open).flatten(),
+            history: opened.ok(),
+            ..Self::without_history()
+        }
+    }
+
+    /// For a chat that is not recorded: what is typed is not kept either.
+    pub fn without_history() -> Self {
+        Self {
+            history: None,
             job: Job::of_this_process(),
         }
     }

@@ -37,15 +37,22 @@ impl Folded<'_> {
 
 /// Folds a text that is complete.
 pub(crate) fn fold(bytes: &[u8]) -> Folded<'_> {
-    folded(bytes, false)
+    folded(bytes, TextEnd::Complete)
 }
 
 /// Folds a text that may go on: an incomplete character at its end may become one that is removed.
 pub(crate) fn fold_open(bytes: &[u8]) -> Folded<'_> {
-    folded(bytes, true)
+    folded(bytes, TextEnd::Open)
 }
 
-fn folded(bytes: &[u8], is_open: bool) -> Folded<'_> {
+/// Whether more of a text may follow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TextEnd {
+    Complete,
+    Open,
+}
+
+fn folded(bytes: &[u8], end: TextEnd) -> Folded<'_> {
     let plain = |byte: &u8| matches!(byte, b'\n' | b'\t' | b' '..=b'~');
     if bytes.iter().all(plain) {
         return Folded {
@@ -62,12 +69,20 @@ fn folded(bytes: &[u8], is_open: bool) -> Folded<'_> {
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             let length = c.len_utf8();
-            folding.push(&bytes[at..at + length], is_folded(c));
+            if is_folded(c) {
+                folding.remove(&bytes[at..at + length]);
+            } else {
+                folding.copy(&bytes[at..at + length]);
+            }
             at += length;
         }
         let invalid = chunk.invalid();
         let is_last = at + invalid.len() == bytes.len();
-        folding.push(invalid, is_open && is_last && may_go_on(invalid));
+        if end == TextEnd::Open && is_last && may_go_on(invalid) {
+            folding.remove(invalid);
+        } else {
+            folding.copy(invalid);
+        }
         at += invalid.len();
     }
     folding.end_run();
@@ -89,14 +104,16 @@ struct Folding {
 }
 
 impl Folding {
-    fn push(&mut self, bytes: &[u8], is_folded: bool) {
-        if bytes.is_empty() {
-            return;
-        }
-        if is_folded {
+    /// Takes a character that is not in the folded text, unless its run is too long.
+    fn remove(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
             self.run.extend_from_slice(bytes);
             self.count += 1;
-        } else {
+        }
+    }
+
+    fn copy(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
             self.end_run();
             self.out.extend_from_slice(bytes);
         }

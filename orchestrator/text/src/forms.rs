@@ -56,8 +56,13 @@ fn encodings(value: &[u8]) -> Vec<Vec<u8>> {
     texts.extend(html(&text));
     let mut encodings: Vec<Vec<u8>> = texts.into_iter().map(String::into_bytes).collect();
     for stays in stays(value) {
-        for (upper, space) in [(false, "%20"), (true, "%20"), (false, "+"), (true, "+")] {
-            let once = percent(value, &stays, upper, space);
+        for (digits, space) in [
+            (HexDigits::Lower, "%20"),
+            (HexDigits::Upper, "%20"),
+            (HexDigits::Lower, "+"),
+            (HexDigits::Upper, "+"),
+        ] {
+            let once = percent(value, &stays, digits, space);
             // An address within another one: of what was encoded once, only the signs are.
             encodings.push(once.replace('%', "%25").into_bytes());
             encodings.push(once.into_bytes());
@@ -272,7 +277,13 @@ fn stays(value: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn percent(value: &[u8], stays: &[u8], upper: bool, space: &str) -> String {
+#[derive(Clone, Copy)]
+enum HexDigits {
+    Lower,
+    Upper,
+}
+
+fn percent(value: &[u8], stays: &[u8], digits: HexDigits, space: &str) -> String {
     value.iter().fold(String::new(), |mut out, byte| {
         match byte {
             byte if byte.is_ascii_alphanumeric()
@@ -282,8 +293,10 @@ fn percent(value: &[u8], stays: &[u8], upper: bool, space: &str) -> String {
                 out.push(char::from(*byte))
             }
             b' ' => out.push_str(space),
-            byte if upper => out.push_str(&format!("%{byte:02X}")),
-            byte => out.push_str(&format!("%{byte:02x}")),
+            byte => out.push_str(&match digits {
+                HexDigits::Lower => format!("%{byte:02x}"),
+                HexDigits::Upper => format!("%{byte:02X}"),
+            }),
         }
         out
     })

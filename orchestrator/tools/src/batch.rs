@@ -1,6 +1,7 @@
 //! Joins the results of several calls.
 
 use broker_protocol::{ErrorKind, Failed, Findings};
+use orchestrator_engine::CallContext;
 use orchestrator_results::error_body::ErrorBody;
 use orchestrator_results::metadata::{Details, UsageJson};
 use orchestrator_results::result::ToolResult;
@@ -24,8 +25,8 @@ pub fn refused(index: usize, error: Failed) -> ToolResult {
 }
 
 /// Joins all results, with at most `share` bytes of each: for the model in call order between markers; for records separately.
-pub fn join(results: Vec<ToolResult>, share: usize, is_cancelled: bool) -> ToolResult {
-    let error = error(&results, is_cancelled);
+pub fn join(results: Vec<ToolResult>, share: usize, context: &CallContext) -> ToolResult {
+    let error = error(&results, context);
     let (usage, layers) = (usage(&results), layers(&results));
     let mut found = Findings::default();
     results
@@ -64,14 +65,14 @@ pub fn join(results: Vec<ToolResult>, share: usize, is_cancelled: bool) -> ToolR
 }
 
 /// The error of a batch: a cancellation that reached one of its calls, or an error if every call failed.
-fn error(results: &[ToolResult], is_cancelled: bool) -> Option<Failed> {
+fn error(results: &[ToolResult], context: &CallContext) -> Option<Failed> {
     let kinds = || {
         results
             .iter()
             .filter_map(|result| result.error.as_ref())
             .map(|error| error.kind)
     };
-    if is_cancelled && kinds().any(|kind| kind == ErrorKind::Cancelled) {
+    if context.cancel.is_cancelled() && kinds().any(|kind| kind == ErrorKind::Cancelled) {
         return Some(Failed {
             kind: ErrorKind::Cancelled,
             message: "the call was cancelled".into(),

@@ -468,7 +468,7 @@ impl Entry {
     }
 
     /// Whether its call may still run when the executor no longer has a request of it.
-    pub fn leaves_executor(&self) -> bool {
+    pub fn runs_outside(&self) -> bool {
         match self {
             // An image may be on the web, and so may the calls in a batch. A subagent makes calls of its own.
             Entry::BuiltIn(tool) => {

@@ -5,10 +5,10 @@
 mod harness;
 
 use broker_protocol::{Ended, ErrorKind, Failed, Request};
-use harness::fake_broker::{Peer, shell};
 use harness::{
     answered, answering, call, config, kind, metadata, plain, ran, read, text, with, written,
 };
+use lazaret_fakes::{Peer, shell};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ fn kinds(
 
 #[test]
 fn output_is_sent_and_credited_and_the_outcome_is_the_result() {
-    let script = |peer: &mut harness::fake_broker::Peer| {
+    let script = |peer: &mut lazaret_fakes::Peer| {
         peer.open();
         let (call, request) = peer.call();
         assert!(matches!(request, Request::Bash(bash) if bash.live));
@@ -75,7 +75,7 @@ fn output_is_sent_and_credited_and_the_outcome_is_the_result() {
 
 #[test]
 fn a_call_that_is_dropped_is_cancelled_and_its_result_recorded() {
-    let script = |peer: &mut harness::fake_broker::Peer| {
+    let script = |peer: &mut lazaret_fakes::Peer| {
         peer.open();
         let (call, _) = peer.call();
         assert_eq!(peer.receive(), Some(ToBroker::Cancel { call }));
@@ -86,13 +86,9 @@ fn a_call_that_is_dropped_is_cancelled_and_its_result_recorded() {
         let mut call = start(&session, "bash", json!({"command": "x"}));
         while !matches!(&*call.next().await.unwrap().body, Body::RequestSent { .. }) {}
         drop(call);
-        while records
-            .words()
-            .last()
-            .is_none_or(|word| word != "1 result cancelled")
-        {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        records
+            .until_last(|word| word == "1 result cancelled")
+            .await;
     });
 }
 
@@ -140,7 +136,7 @@ fn a_call_that_was_cancelled_before_it_began_never_starts() {
 
 #[test]
 fn a_call_ends_at_its_deadline() {
-    let script = |peer: &mut harness::fake_broker::Peer| {
+    let script = |peer: &mut lazaret_fakes::Peer| {
         peer.open();
         let (call, _) = peer.call();
         assert_eq!(peer.receive(), Some(ToBroker::Cancel { call }));
@@ -500,7 +496,7 @@ fn invalid_oversized_or_changing_image_is_not_shown() {
 
 #[test]
 fn findings_stay_until_a_result_has_reached_its_reader() {
-    let script = |peer: &mut harness::fake_broker::Peer| {
+    let script = |peer: &mut lazaret_fakes::Peer| {
         peer.open();
         let (first, _) = peer.call();
         let mut found = Findings::default();
@@ -516,13 +512,9 @@ fn findings_stay_until_a_result_has_reached_its_reader() {
     with(script, config(), async |session, records| {
         let bash = || json!({"command": "x"});
         let unread = start(&session, "bash", bash());
-        while records
-            .words()
-            .last()
-            .is_none_or(|word| !word.starts_with("1 result"))
-        {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        records
+            .until_last(|word| word.starts_with("1 result"))
+            .await;
         drop(unread);
         // A program reads this text.
         let context = CallContext {
@@ -634,7 +626,7 @@ fn the_only_call_of_a_session_reads_a_file_before_it_changes_it() {
 }
 
 /// Asks before each request ends, and ends it when there is an answer, or at once where that comes from elsewhere.
-fn asking(channel: Channel) -> impl FnOnce(&mut harness::fake_broker::Peer) + Send + 'static {
+fn asking(channel: Channel) -> impl FnOnce(&mut lazaret_fakes::Peer) + Send + 'static {
     move |peer| {
         peer.open();
         while let Some(message) = peer.receive() {
@@ -696,7 +688,7 @@ fn a_question_and_its_answer_are_recorded_and_one_for_elsewhere_is_not_answered_
 
 #[test]
 fn an_answer_that_is_rejected_is_asked_for_again_and_a_late_one_is_for_nobody() {
-    let script = |peer: &mut harness::fake_broker::Peer| {
+    let script = |peer: &mut lazaret_fakes::Peer| {
         peer.open();
         let (call, _) = peer.call();
         peer.send(&FromBroker::Asked {
@@ -740,7 +732,7 @@ fn an_answer_that_is_rejected_is_asked_for_again_and_a_late_one_is_for_nobody() 
 
 #[test]
 fn a_command_is_steered_once_it_has_started() {
-    let script = |peer: &mut harness::fake_broker::Peer| {
+    let script = |peer: &mut lazaret_fakes::Peer| {
         peer.open();
         let (call, _) = peer.call();
         let steering: Vec<_> = (0..4).map(|_| peer.receive().unwrap()).collect();

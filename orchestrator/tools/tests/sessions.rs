@@ -5,16 +5,17 @@
 mod harness;
 
 use broker_protocol::{Ended, FromBroker, Request, SessionGrant, ToBroker};
-use harness::fake_broker::{Peer, shell};
 use harness::{
     answering, call, config, finish, kind, plain, start, text, with, with_scripts, word,
 };
+use lazaret_fakes::{Peer, shell};
 use orchestrator_engine::executor::{Dial, ExecutorError, Greeting};
 use orchestrator_engine::{CallContext, Invocation};
 use orchestrator_engine::{NewTool, ToolOrigin};
 use serde_json::json;
 use std::os::unix::net::UnixStream;
 use std::thread;
+use tokio::sync::oneshot;
 
 #[test]
 fn two_front_ends_use_one_session_at_once_from_two_threads() {
@@ -65,8 +66,10 @@ fn two_front_ends_use_one_session_at_once_from_two_threads() {
                 }
             }
         };
-        // The second one has a thread and a runtime of its own.
+        // The second one has a thread and a runtime of its own. Its end is awaited here: to join it would stop the runtime that it needs.
+        let (runs, ended) = oneshot::channel::<()>();
         let thread = thread::spawn(move || {
+            let _runs = runs;
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -74,9 +77,7 @@ fn two_front_ends_use_one_session_at_once_from_two_threads() {
             runtime.block_on(front_end("second")(other));
         });
         front_end("first")(session).await;
-        while !thread.is_finished() {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
+        assert!(ended.await.is_err(), "nothing is sent");
         thread.join().unwrap();
         let results = records
             .words()

@@ -98,7 +98,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
 
 /// Checks which calls are visible in a span of the caller's.
 fn collected(
-    script: impl FnOnce(&mut harness::fake_broker::Peer) + Send + 'static,
+    script: impl FnOnce(&mut lazaret_fakes::Peer) + Send + 'static,
     config: ToolConfig,
     calls: &[(&str, Value)],
 ) -> (Vec<Seen>, Vec<(String, String)>, Vec<&'static str>) {
@@ -138,7 +138,7 @@ fn tree(spans: &[Seen]) -> Vec<String> {
 
 #[test]
 fn a_call_has_its_stages_in_order_and_nothing_of_its_input() {
-    let script = |peer: &mut harness::fake_broker::Peer| {
+    let script = |peer: &mut lazaret_fakes::Peer| {
         peer.open();
         let (call, _) = peer.call();
         peer.send(&FromBroker::Asked {

@@ -40,16 +40,22 @@ pub fn kind(media: &str) -> Option<TextKind> {
     }
 }
 
+/// Whether the bytes of a page are all there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageEnd {
+    Complete,
+    Cut,
+}
+
 /// Decodes `bytes`: by a byte order mark, else by the server's `charset`, else by the page's declaration, else as UTF-8. Removes
-/// unsafe characters, and an incomplete character at the end if `cut` says that bytes are missing.
-pub fn decode(bytes: &[u8], charset: Option<&str>, kind: TextKind, cut: bool) -> String {
+/// unsafe characters, and an incomplete character where the rest of a page is missing.
+pub fn decode(bytes: &[u8], charset: Option<&str>, kind: TextKind, end: PageEnd) -> String {
     let named = charset.and_then(|label| Encoding::for_label(label.as_bytes()));
     let own = || (kind == TextKind::Html).then(|| prescan(bytes)).flatten();
     let (text, _, _) = named.or_else(own).unwrap_or(UTF_8).decode(bytes);
-    let text = if cut {
-        text.trim_end_matches('\u{fffd}')
-    } else {
-        &text
+    let text = match end {
+        PageEnd::Complete => &text,
+        PageEnd::Cut => text.trim_end_matches('\u{fffd}'),
     };
     text.chars()
         .filter(|c| !is_unsafe(*c) || matches!(c, '\n' | '\t'))
@@ -85,7 +91,7 @@ mod tests {
 
     #[test]
     fn text_is_read_in_its_own_encoding() {
-        let decoded = |bytes: &[u8], charset, kind| decode(bytes, charset, kind, false);
+        let decoded = |bytes: &[u8], charset, kind| decode(bytes, charset, kind, PageEnd::Complete);
         assert_eq!(
             decoded(b"caf\xe9", Some("iso-8859-1"), TextKind::Plain),
             "café"
@@ -117,9 +123,12 @@ mod tests {
             decoded(b"<meta charset=utf-16>a", None, TextKind::Html),
             "<meta charset=utf-16>a"
         );
-        assert_eq!(decode(b"a\xe2\x82", None, TextKind::Plain, true), "a");
         assert_eq!(
-            decode(b"a\xe2\x82", None, TextKind::Plain, false),
+            decode(b"a\xe2\x82", None, TextKind::Plain, PageEnd::Cut),
+            "a"
+        );
+        assert_eq!(
+            decode(b"a\xe2\x82", None, TextKind::Plain, PageEnd::Complete),
             "a\u{fffd}"
         );
         assert_eq!(

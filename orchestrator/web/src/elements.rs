@@ -127,7 +127,9 @@ impl Elements {
             has_text: false,
             attributes_end: self.attributes.len() as u32,
         });
-        outline.open(&tag.name, tag.self_closing, at);
+        if !tag.self_closing {
+            outline.open(&tag.name, at);
+        }
         Ok(())
     }
 

@@ -139,6 +139,7 @@ impl From<HttpFailure> for HttpError {
             HttpFailure::Fault(
                 NetworkFault::PlainImage
                 | NetworkFault::NotNamed(_)
+                | NetworkFault::NotRequest(_)
                 | NetworkFault::NotOfLogin(_)
                 | NetworkFault::NotPolicy
                 | NetworkFault::NoTicket,

@@ -1,6 +1,6 @@
 //! `web_fetch`: fetches a page as text. Each redirect is a new target that is checked from the beginning. Also fetches images, unchanged.
 
-use crate::decode::{self, TextKind};
+use crate::decode::{self, PageEnd, TextKind};
 use crate::error::{HttpError, WebError};
 use crate::html::{self, PageText};
 use crate::http::{self, BODY_MAX, DecompressedBody};
@@ -136,9 +136,14 @@ async fn page(
         return Err(WebError::NotText("binary, whatever it is called".into()));
     }
     let length = bytes.len() as u64;
+    let end = if complete {
+        PageEnd::Complete
+    } else {
+        PageEnd::Cut
+    };
     let (base, wanted, media_of_text) = (target.clone(), selector.cloned(), media.clone());
     let read = work::aside(move |stop| {
-        let text = decode::decode(&bytes, charset.as_deref(), kind, !complete);
+        let text = decode::decode(&bytes, charset.as_deref(), kind, end);
         match (kind, &wanted) {
             (TextKind::Html, selector) => html::read(&text, &base, selector.as_ref(), stop),
             (TextKind::Plain, None) => Ok(PageText {

@@ -139,7 +139,9 @@ impl<'a> SelectedParts<'a> {
             }
         }
         let (is_read, depth) = (is_chosen || self.inside.is_some(), self.outline.depth());
-        self.outline.open(&tag.name, tag.self_closing, self.started);
+        if !tag.self_closing {
+            self.outline.open(&tag.name, self.started);
+        }
         if is_chosen && self.inside.is_none() && self.outline.depth() > depth {
             self.inside = Some(depth);
         }

@@ -36,7 +36,7 @@ pub(crate) async fn read(
     mut response: Response,
     max: usize,
 ) -> Result<DecompressedBody, HttpError> {
-    let mut unpacker = Unpacker::new(is_packed(&response)?, max);
+    let mut unpacker = Unpacker::of(&response, max)?;
     let mut room = max;
     while let Some(chunk) = response
         .chunk()
@@ -113,20 +113,21 @@ impl Write for Bounded {
 }
 
 impl Unpacker {
-    fn new(packed: bool, max: usize) -> Self {
+    /// One for the body of `response`.
+    fn of(response: &Response, max: usize) -> Result<Self, HttpError> {
         let bounded = Bounded {
             bytes: Vec::new(),
             max,
             is_full: false,
         };
-        if packed {
+        Ok(if is_packed(response)? {
             Self::Packed {
                 decoder: Box::new(MultiGzDecoder::new(bounded)),
                 began: false,
             }
         } else {
             Self::Plain(bounded)
-        }
+        })
     }
 
     /// Takes more of the body; returns whether all of it fitted.

@@ -44,8 +44,8 @@ impl Outline {
     }
 
     /// Opens an element, unless it is a void element.
-    pub(crate) fn open(&mut self, name: &[u8], self_closing: bool, element: usize) {
-        if is_void(name) || self_closing {
+    pub(crate) fn open(&mut self, name: &[u8], element: usize) {
+        if is_void(name) {
             return;
         }
         if self.open.len() == DEPTH {

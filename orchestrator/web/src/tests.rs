@@ -51,6 +51,11 @@ impl Server {
         Self::at((Ipv4Addr::LOCALHOST, 0).into(), Arc::new(handler))
     }
 
+    /// One that says nothing until the client has ended the connection.
+    fn silent() -> Self {
+        Self::start(|_, stream| stream.read(&mut [0]).map(drop))
+    }
+
     fn saying(text: &'static str) -> Self {
         Self::start(move |_, stream| answer(stream, "text/plain", text.as_bytes()))
     }
@@ -519,10 +524,7 @@ fn packed_bytes_that_stand_for_nothing_are_counted_too() {
 
 #[test]
 fn the_time_limit_is_for_all_of_it() {
-    let silent = Server::start(|_, _| {
-        thread::sleep(Duration::from_secs(30));
-        Ok(())
-    });
+    let silent = Server::silent();
     let dripping = Server::start(|_, stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")?;
         loop {
@@ -716,10 +718,7 @@ fn an_image_is_what_its_bytes_are_and_whole_or_nothing() {
     let gone =
         Server::start(|_, stream| stream.write_all(b"HTTP/1.1 404 N\r\nContent-Length: 0\r\n\r\n"));
     assert_eq!(view(&gone), Err(WebError::Http(HttpError::Status(404))));
-    let silent = Server::start(|_, _| {
-        thread::sleep(Duration::from_secs(30));
-        Ok(())
-    });
+    let silent = Server::silent();
     let open = client(&format!("private = ['{}']", silent.address), System);
     assert_eq!(
         fetch_image(&open, &silent.url("/"), 1),

@@ -76,7 +76,7 @@ impl Visibility {
         if !is_void(&tag.name) {
             let around = self.outline.depth();
             // A slash before `>` closes nothing in HTML.
-            self.outline.open(&tag.name, false, 0);
+            self.outline.open(&tag.name, 0);
             if state != self.state {
                 // Nested too deep, it belongs to the innermost element that is tracked.
                 let around = around.min(self.outline.depth().saturating_sub(1));

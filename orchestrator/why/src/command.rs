@@ -313,7 +313,7 @@ async fn find(
         ..ExplainedDenials::default()
     };
     let hosts = |host: &str| remedy_of(host, reached);
-    findings.add_own(result.all_denials(), trace.gaps.is_empty(), &hosts);
+    findings.add_own(result.all_denials(), trace.extent(), &hosts);
     for piece in trace.pieces() {
         let traced = piece.iter().map(|(traced, _)| traced.clone()).collect();
         let explained = session.explain(traced).await?;

@@ -1,6 +1,6 @@
 //! What a command was denied, each denial once, and the grants that would open it.
 
-use crate::trace::Gap;
+use crate::trace::{Gap, TraceExtent};
 use broker_protocol::{AttemptKind, Barrier, Denial, Denials, Layer, Leased, Remedy};
 use policies::network;
 use std::collections::BTreeSet;
@@ -68,12 +68,12 @@ pub(crate) struct ExplainedDenials {
 }
 
 impl ExplainedDenials {
-    /// Adds what the executor itself has denied. If the trace is `whole`, it is better for paths, since it also tells which the
-    /// user could not access either. `hosts` tells what would open a denied host.
+    /// Adds what the executor itself has denied. A whole trace is better for paths, since it also tells which the user could not
+    /// access either. `hosts` tells what would open a denied host.
     pub(crate) fn add_own(
         &mut self,
         denied: &Denials,
-        whole: bool,
+        extent: TraceExtent,
         hosts: &dyn Fn(&str) -> HostRemedy,
     ) {
         self.more += denied.more();
@@ -95,7 +95,9 @@ impl ExplainedDenials {
                 },
                 // A program that no directory of the cell's PATH has is never tried, so the trace has nothing of it.
                 Barrier::Layer(..)
-                    if whole && is_of_paths(denial) && denial.what.kind != AttemptKind::Run => {}
+                    if extent == TraceExtent::Whole
+                        && is_of_paths(denial)
+                        && denial.what.kind != AttemptKind::Run => {}
                 Barrier::Layer(..) | Barrier::Limit(_) | Barrier::Rule(_) | Barrier::Gateway => {
                     self.add(denial.clone())
                 }
@@ -334,7 +336,7 @@ mod tests {
         denied.push(read("/etc/shadow"));
         let mut findings = ExplainedDenials::default();
         let remedy = |host: &str| (host != "a.example:443").then(|| Remedy::Option("x".into()));
-        findings.add_own(&denied, true, &remedy);
+        findings.add_own(&denied, TraceExtent::Whole, &remedy);
         assert_eq!(
             findings.grants(),
             [OpeningOption {
@@ -346,7 +348,7 @@ mod tests {
             findings.only_here.contains("a.example:443") && findings.gaps.contains(&Gap::Network)
         );
         let mut cut = ExplainedDenials::default();
-        cut.add_own(&denied, false, &remedy);
+        cut.add_own(&denied, TraceExtent::WithGaps, &remedy);
         assert_eq!(cut.list.len(), 2);
     }
 }

@@ -123,7 +123,22 @@ impl ReceivedReport {
     }
 }
 
+/// Whether a trace has all that the command tried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TraceExtent {
+    Whole,
+    WithGaps,
+}
+
 impl Trace {
+    pub(crate) fn extent(&self) -> TraceExtent {
+        if self.gaps.is_empty() {
+            TraceExtent::Whole
+        } else {
+            TraceExtent::WithGaps
+        }
+    }
+
     fn of(met: Vec<(ReportedPath, u64)>, gaps: &[String]) -> Self {
         let (mut trace, mut gaps_found) = (Self::default(), BTreeSet::new());
         gaps_found.extend(gaps.iter().map(|name| gap_named(name)));

@@ -107,7 +107,6 @@ impl New<'_> {
 /// When a new name is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// Nothing is made yet.
     Before,
     /// The name was just made. Somebody else may have made the rest of a repository since it was judged: who looks last sees all of it.
     Made,

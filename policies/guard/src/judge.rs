@@ -17,7 +17,7 @@ pub fn judge<'c, T: Tree>(tree: &'c T, change: Change<'c, T::Handle<'c>>) -> io:
     match change {
         Change::Create { name, new, moment } => match moment {
             Moment::Before => Ok(judge.may_appear(name, new)),
-            Moment::Made => Ok(judge.may_shape(name, new.kind())),
+            Moment::Made => Ok(judge.may_make_repository(name, new.kind())),
             Moment::Ended => judge.may_stay(name, new),
         },
         Change::Open {
@@ -34,7 +34,7 @@ pub fn judge<'c, T: Tree>(tree: &'c T, change: Change<'c, T::Handle<'c>>) -> io:
         } => judge.may_rename(object, from, to, replaced),
         Change::Link { object, at, kind } => Ok(judge.may_link(object, at, kind)),
         Change::Remove { at } => Ok(judge.may_remove(at)),
-        Change::Mark { object, at, kind } => judge.may_mark(object, at, kind),
+        Change::Mark { object, at, kind } => judge.may_change_metadata(object, at, kind),
         Change::Find { found, access } => Ok(may_be_used(found, access)),
         Change::TakeAway { object, at } => Ok(judge.may_take_away(object, at)),
     }
@@ -101,7 +101,7 @@ impl<'t, T: Tree> Judge<'t, T> {
         } else if closes(self.protection(at)) && !is_leased && !self.is_own(object, at, own)? {
             Rule::Name
         } else if closes(self.transit(at)) {
-            return Ok(self.may_divert(at, object));
+            return Ok(self.may_touch_in_transit(at, object));
         } else {
             return Ok(Verdict::Allow);
         };
@@ -223,7 +223,9 @@ impl<'t, T: Tree> Judge<'t, T> {
         let (at, kind) = (name.path, new.kind());
         let first = match new {
             New::Directory => {
-                return self.may_make(at).and(|| self.may_shape(name, kind));
+                return self
+                    .may_make(at)
+                    .and(|| self.may_make_repository(name, kind));
             }
             New::Link { target } => self.may_link_here(at, Some(target)),
             New::Second { kind, has_others } => {
@@ -235,7 +237,7 @@ impl<'t, T: Tree> Judge<'t, T> {
         first
             .and(|| self.may_come_about(name))
             .and(|| self.may_have(at, kind))
-            .and(|| self.may_set_out(at))
+            .and(|| self.may_begin_transit(at))
             .and(|| self.may_structure(name, kind))
     }
 
@@ -250,13 +252,13 @@ impl<'t, T: Tree> Judge<'t, T> {
             New::Directory => self.may_make(at),
             New::Tree { from } => self
                 .may_have(at, kind)
-                .and_try(|| self.may_carry(name, from, at))?,
+                .and_try(|| self.may_move_contents(name, from, at))?,
             New::Link { target } => self
                 .may_have(at, kind)
                 .and(|| self.may_link_here(at, Some(target))),
             New::Object(_) | New::Second { .. } => self.may_have(at, kind),
         };
-        Ok(verdict.and(|| self.may_shape(name, kind)))
+        Ok(verdict.and(|| self.may_make_repository(name, kind)))
     }
 
     fn may_rename(
@@ -274,19 +276,19 @@ impl<'t, T: Tree> Judge<'t, T> {
         let kept = |at| Verdict::refuse_if(self.keeps_repository(at), Rule::KeptPart);
         let verdict = self
             .may_change(from)
-            .and(|| self.may_divert(from, object))
+            .and(|| self.may_touch_in_transit(from, object))
             .and(|| kept(from))
             .and(|| self.may_protect(to, kind, has_others))
             .and(|| self.may_appear(new, New::Object(kind)));
         let verdict = match kind {
             ObjectKind::Directory => verdict
                 .and_try(|| self.may_move(old))?
-                .and_try(|| self.may_carry(old, from, to))?,
+                .and_try(|| self.may_move_contents(old, from, to))?,
             ObjectKind::Link | ObjectKind::File | ObjectKind::Other => {
                 verdict.and(|| self.may_be_link_here(to, kind))
             }
         };
-        let over = |replaced| self.may_divert(to, replaced).and(|| kept(to));
+        let over = |replaced| self.may_touch_in_transit(to, replaced).and(|| kept(to));
         verdict
             .and(|| replaced.map_or(Verdict::Allow, over))
             .and_try(|| self.may_bring_repositories(from, to))
@@ -325,7 +327,7 @@ impl<'t, T: Tree> Judge<'t, T> {
             }
         };
         self.may_use(at)
-            .and(|| self.may_divert(at, object))
+            .and(|| self.may_touch_in_transit(at, object))
             .and(file)
     }
 
@@ -338,7 +340,12 @@ impl<'t, T: Tree> Judge<'t, T> {
 
     /// The metadata of what the session has created may be changed, even under a name that is closed when new: `git init` tries a mode
     /// on the `config` that it has made, and takes a refusal for a file system without modes.
-    fn may_mark(&self, object: T::Handle<'_>, at: &Path, kind: ObjectKind) -> io::Result<Verdict> {
+    fn may_change_metadata(
+        &self,
+        object: T::Handle<'_>,
+        at: &Path,
+        kind: ObjectKind,
+    ) -> io::Result<Verdict> {
         let access = self.may_access(object, at, kind, Access::Write, WhenNew::Closed)?;
         Ok(access.and(|| Verdict::refuse_if(!self.tree.is_writable(at), Rule::Outside)))
     }

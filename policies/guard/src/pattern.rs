@@ -33,7 +33,6 @@ pub enum PatternError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("protected name `{pattern}`: {why}")]
 pub struct NameError {
-    /// As written.
     pub pattern: String,
     #[source]
     pub why: PatternError,

@@ -197,7 +197,7 @@ impl<T: Tree> Judge<'_, T> {
 
     /// May a name in transit be created here? Not if its final name is the host's: the host's
     /// program renames by path, and would not know what it renames.
-    pub(crate) fn may_set_out(&self, at: &Path) -> Verdict {
+    pub(crate) fn may_begin_transit(&self, at: &Path) -> Verdict {
         let theirs = |(_, target): &(Protection, PathBuf)| {
             self.tree.exists(target) && !self.tree.has_made_at(target)
         };
@@ -207,7 +207,7 @@ impl<T: Tree> Judge<'_, T> {
 
     /// May a file in transit be changed, linked or moved? Only one that this session has created: any other is on its way from the host.
     /// A descriptor of `.git/config.lock`, taken while the user's git writes it, is one of `.git/config` a moment later.
-    pub(crate) fn may_divert(&self, at: &Path, object: T::Handle<'_>) -> Verdict {
+    pub(crate) fn may_touch_in_transit(&self, at: &Path, object: T::Handle<'_>) -> Verdict {
         let theirs = self.transit(at).is_some() && !self.tree.has_made(object);
         Verdict::refuse_if(theirs, Rule::Transit)
     }

@@ -25,7 +25,7 @@ impl<T: Tree> Judge<'_, T> {
     ///
     /// `HEAD` comes only below a directory that is called `.git` or `NAME.git`: so no directory is on its way to a repository
     /// that can be given another name later.
-    pub(crate) fn may_shape(
+    pub(crate) fn may_make_repository(
         &self,
         name: DirectoryName<'_, T::Handle<'_>>,
         kind: ObjectKind,
@@ -124,20 +124,20 @@ impl<T: Tree> Judge<'_, T> {
     }
 
     /// May a directory be moved to `to`, with what is in it?
-    pub(crate) fn may_carry(
+    pub(crate) fn may_move_contents(
         &self,
         name: DirectoryName<'_, T::Handle<'_>>,
         from: &Path,
         to: &Path,
     ) -> io::Result<Verdict> {
-        self.may_carry_places(name, from, to)?
-            .and_try(|| self.may_carry_heads(name, from, to))?
-            .and_try(|| self.may_carry_links(name, from, to))
+        self.may_move_places(name, from, to)?
+            .and_try(|| self.may_move_heads(name, from, to))?
+            .and_try(|| self.may_move_links(name, from, to))
     }
 
     /// No `HEAD` in it may come where none may be created: the other parts of a repository may be added at any time, by another session
     /// too.
-    fn may_carry_heads(
+    fn may_move_heads(
         &self,
         name: DirectoryName<'_, T::Handle<'_>>,
         from: &Path,
@@ -171,7 +171,7 @@ impl<T: Tree> Judge<'_, T> {
 
     /// Decides for a directory above Cargo's repositories, which are such by their place: no move brings what lies in it to such a
     /// place or away from one.
-    fn may_carry_places(
+    fn may_move_places(
         &self,
         name: DirectoryName<'_, T::Handle<'_>>,
         from: &Path,
@@ -188,7 +188,7 @@ impl<T: Tree> Judge<'_, T> {
     }
 
     /// No links come into a repository, nor what is too large to be checked.
-    fn may_carry_links(
+    fn may_move_links(
         &self,
         name: DirectoryName<'_, T::Handle<'_>>,
         from: &Path,

@@ -2,7 +2,7 @@
 //!
 //! The order is that of [`network`](crate::network): a profile's rules say which requests its hosts get, a file's own bound every
 //! profile. Of each list the first rule that fits a request decides, and a host that a list names gets nothing else. No list names a
-//! host: its connections are not looked into.
+//! host: its connections are not looked into. A row with `tls = "pass"` says so of a host, and no rule or credential may name it then.
 
 use crate::text::read_from_text;
 use crate::web::{HostPattern, WebTable};
@@ -38,8 +38,14 @@ pub enum HttpFault {
     Why,
     #[error("there is no preset `{name}` of rules; there are: {}", names().collect::<Vec<_>>().join(", "))]
     Preset { name: String },
-    #[error("a rule has `host` and `action`, or `preset`")]
+    #[error("a rule has `host` and `action`, or `preset`, or `host` and `tls`")]
     Incomplete,
+    #[error("`tls` is \"pass\"")]
+    Tls,
+    #[error(
+        "beside `tls` a row has `host` only: what passes unopened has no requests to decide on"
+    )]
+    BesideTls,
     #[error("beside `preset` a rule has `host` only")]
     BesidePreset,
     #[error("a rule has 1 to {max} paths, or no `paths` for all", max = limit::RULE_PATHS)]
@@ -124,6 +130,18 @@ impl TryFrom<String> for HttpAction {
     }
 }
 
+/// Passes connections to a host as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlsPass;
+
+impl TryFrom<String> for TlsPass {
+    type Error = HttpFault;
+
+    fn try_from(text: String) -> Result<Self, HttpFault> {
+        (text == "pass").then_some(Self).ok_or(HttpFault::Tls)
+    }
+}
+
 /// Why a rule is there, for people and for the program that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpWhy(String);
@@ -155,11 +173,12 @@ read_from_text!(
     RuleMethod,
     RulePath,
     HttpAction,
+    TlsPass,
     HttpWhy,
     HttpPresetName
 );
 
-/// One `[[network.http]]` as it is written: a rule, or a preset of rules.
+/// One `[[network.http]]` as it is written: a rule, a preset of rules, or a host whose connections pass.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpRow {
@@ -169,6 +188,7 @@ pub struct HttpRow {
     action: Option<HttpAction>,
     why: Option<HttpWhy>,
     preset: Option<HttpPresetName>,
+    tls: Option<TlsPass>,
 }
 
 /// The rows of a table, with their places in its file.
@@ -193,12 +213,23 @@ impl HttpRow {
             return Err(HttpFault::Methods);
         }
         let is_plain = self.methods.is_none() && self.paths.is_none() && self.why.is_none();
+        if self.tls.is_some() {
+            let is_alone = self.preset.is_none() && self.host.is_some() && self.action.is_none();
+            return (is_alone && is_plain)
+                .then_some(())
+                .ok_or(HttpFault::BesideTls);
+        }
         match (&self.preset, &self.host, self.action) {
             (Some(_), _, None) if is_plain => Ok(()),
             (Some(_), _, _) => Err(HttpFault::BesidePreset),
             (None, Some(_), Some(_)) => Ok(()),
             (None, _, _) => Err(HttpFault::Incomplete),
         }
+    }
+
+    /// The host whose connections pass, if it says so.
+    fn passed(&self) -> Option<&RuleHost> {
+        self.tls.and(self.host.as_ref())
     }
 
     /// Its rules. `origin` is its line.
@@ -339,36 +370,115 @@ pub enum HttpRulesError {
         max = limit::REQUEST_RULES
     )]
     TooMany,
+    #[error(
+        "{at}: the rule is for {host}, whose connections pass unopened by {by} (`tls = \"pass\"`); remove one of the two"
+    )]
+    RulePassed {
+        at: Origin,
+        host: String,
+        by: Origin,
+    },
+    #[error(
+        "{at}: connections to {host} pass unopened (`tls = \"pass\"`), and credential `{credential}` is for that host; remove one of the two, or \
+         have the profile not name the credential"
+    )]
+    CredentialPassed {
+        at: Origin,
+        host: String,
+        credential: String,
+    },
+}
+
+/// The hosts whose connections pass as they are, by all lists of a session.
+#[derive(Clone, Debug, Default)]
+pub struct PassedHosts(Vec<(RuleHost, Origin)>);
+
+impl PassedHosts {
+    pub fn of(own: &[(HttpRow, Origin)], bounds: &[Vec<(HttpRow, Origin)>]) -> Self {
+        let rows = own.iter().chain(bounds.iter().flatten());
+        let passed =
+            |(row, origin): &(HttpRow, Origin)| Some((row.passed()?.clone(), origin.clone()));
+        Self(rows.filter_map(passed).collect())
+    }
+
+    /// The line by which connections to a host pass, at some port of these.
+    fn line(&self, host: &str, port: Option<u16>) -> Option<&Origin> {
+        let meets = |passed: &RuleHost| {
+            passed.name == host && (passed.port.is_none() || port.is_none() || passed.port == port)
+        };
+        let mut hosts = self.0.iter();
+        Some(&hosts.find(|(passed, _)| meets(passed))?.1)
+    }
+
+    /// Checks that no credential is for one of them: to use it, the connection would be opened. `hosts` are NAME:PORT.
+    ///
+    /// # Errors
+    /// It is.
+    pub fn check_credential(
+        &self,
+        credential: &str,
+        hosts: &[String],
+    ) -> Result<(), HttpRulesError> {
+        for host in hosts {
+            let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
+            if let Some(at) = self.line(name, port.parse().ok()) {
+                return Err(HttpRulesError::CredentialPassed {
+                    at: at.clone(),
+                    host: host.clone(),
+                    credential: credential.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_rule(&self, rule: &HttpRule) -> Result<(), HttpRulesError> {
+        let RequestRule { host, port, .. } = &rule.request;
+        match self.line(host, *port) {
+            None => Ok(()),
+            Some(by) => Err(HttpRulesError::RulePassed {
+                at: rule.origin.clone(),
+                host: host.clone(),
+                by: by.clone(),
+            }),
+        }
+    }
 }
 
 impl HttpRules {
     /// The rules of a profile, whose hosts `allow` opens, bounded by those of the files.
     ///
     /// # Errors
-    /// A host of the profile's is not allowed, or there are too many.
+    /// A host of the profile's is not allowed, or passes unopened; or there are too many.
     pub fn new(
         own: &[(HttpRow, Origin)],
         allow: &WebTable,
         bounds: Vec<Vec<(HttpRow, Origin)>>,
     ) -> Result<Self, HttpRulesError> {
+        let is_allowed = |host: &str, port: Option<u16>| {
+            let mut allowed = allow.allow.iter().flatten();
+            let mut private = allow.private.iter().flatten();
+            allowed.any(|pattern| pattern.meets(host, port))
+                || private.any(|place| place.is_host(host, port))
+        };
         for (row, origin) in own {
             let rules = row.rules(origin);
-            let is_allowed = |rule: &HttpRule| {
-                let mut allowed = allow.allow.iter().flatten();
-                let mut private = allow.private.iter().flatten();
-                allowed.any(|pattern| pattern.meets(&rule.request.host, rule.request.port))
-                    || private.any(|place| place.is_host(&rule.request.host, rule.request.port))
-            };
+            let of_rules = rules
+                .iter()
+                .map(|rule| (&*rule.request.host, rule.request.port));
+            let passed = row.passed().map(|host| (&*host.name, host.port));
+            let hosts: Vec<_> = of_rules.chain(passed).collect();
             // A preset's hosts belong together: who wants to read a registry need not reach all of them.
-            if let Some(first) = rules.first()
-                && !rules.iter().any(is_allowed)
+            if let Some((first, _)) = hosts.first()
+                && !hosts.iter().any(|(host, port)| is_allowed(host, *port))
             {
                 return Err(HttpRulesError::Host {
                     at: origin.clone(),
-                    host: first.request.host.clone(),
+                    host: (*first).to_owned(),
                 });
             }
         }
+        let passed = PassedHosts::of(own, &bounds);
         let lists = std::iter::once(own).chain(bounds.iter().map(Vec::as_slice));
         let written = |rows: &[(HttpRow, Origin)]| {
             let rules = rows.iter().flat_map(|(row, origin)| row.rules(origin));
@@ -379,6 +489,7 @@ impl HttpRules {
             .filter(|rules| !rules.is_empty())
             .collect();
         let all = || lists.iter().flatten();
+        all().try_for_each(|rule| passed.check_rule(rule))?;
         let bytes: usize = all().map(HttpRule::bytes).sum();
         if all().count() > limit::REQUEST_RULES || bytes > RULE_BYTES_MAX {
             return Err(HttpRulesError::TooMany);
@@ -461,6 +572,7 @@ mod tests {
             "host = 'a.example'\naction = 'ask'",
             "preset = 'npm-read'",
             "preset = 'npm-read'\nhost = 'npm.corp'",
+            "host = 'a.example'\ntls = 'pass'",
         ] {
             assert!(rows(&row(good)).is_ok(), "{good}");
         }
@@ -501,6 +613,17 @@ mod tests {
                 "host = 'a.example'\naction = 'deny'\nwhy = \"a\\nb\"",
                 "`why`",
             ),
+            ("host = 'a.example'\ntls = 'end'", "`tls` is \"pass\""),
+            (
+                "host = 'a.example'\ntls = 'pass'\naction = 'allow'",
+                "beside `tls`",
+            ),
+            (
+                "host = 'a.example'\ntls = 'pass'\nwhy = 'w'",
+                "beside `tls`",
+            ),
+            ("preset = 'npm-read'\ntls = 'pass'", "beside `tls`"),
+            ("tls = 'pass'", "beside `tls`"),
             ("preset = 'nmp-read'", "no preset `nmp-read`"),
             ("preset = 'npm-read'\naction = 'allow'", "beside `preset`"),
             ("preset = 'npm-read'\npaths = ['/']", "beside `preset`"),
@@ -512,6 +635,50 @@ mod tests {
             let fault = rows(&row(wrong)).unwrap_err();
             assert!(fault.contains(want), "{wrong}: {fault}");
         }
+    }
+
+    #[test]
+    fn host_that_passes_is_named_by_no_rule_and_no_credential() {
+        let pass = |host: &str| row(&format!("host = '{host}'\ntls = 'pass'"));
+        let deny = |host: &str| row(&format!("host = '{host}'\naction = 'deny'"));
+        let hosts = allow("['*']");
+        let rules = |own: &str, bound: &str| {
+            HttpRules::new(&placed(own), &hosts, vec![placed(bound)]).map(|rules| rules.0.len())
+        };
+        assert_eq!(rules(&pass("a.example"), &deny("b.example")), Ok(1));
+        assert_eq!(rules(&pass("a.example:443"), &deny("a.example:80")), Ok(1));
+        for (one, other) in [
+            (pass("a.example"), deny("a.example")),
+            (pass("a.example:443"), deny("a.example")),
+            (pass("a.example"), deny("a.example:8443")),
+            (pass("registry.npmjs.org"), row("preset = 'npm-read'")),
+        ] {
+            // Whichever of them the file says, and also in one list.
+            for refused in [
+                rules(&one, &other),
+                rules(&other, &one),
+                rules(&(one.clone() + &other), "http = []"),
+            ] {
+                assert!(
+                    matches!(refused, Err(HttpRulesError::RulePassed { .. })),
+                    "{one} {other}: {refused:?}"
+                );
+            }
+        }
+        let passed = PassedHosts::of(&placed(&pass("a.example:443")), &[]);
+        let check = |hosts: &[&str]| {
+            let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+            passed.check_credential("own", &hosts)
+        };
+        assert_eq!(check(&["b.example:443", "a.example:80"]), Ok(()));
+        let refused = check(&["b.example:443", "a.example:443"]);
+        assert!(
+            matches!(refused, Err(HttpRulesError::CredentialPassed { .. })),
+            "{refused:?}"
+        );
+        let elsewhere =
+            HttpRules::new(&placed(&pass("a.example")), &allow("['b.example']"), vec![]);
+        assert!(matches!(elsewhere, Err(HttpRulesError::Host { .. })));
     }
 
     #[test]

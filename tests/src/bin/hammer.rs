@@ -149,7 +149,7 @@ fn plant(world: &World) {
 fn run(world: &World, job: &Job) -> Vec<String> {
     let before = snapshot(world);
     let mut bystander = Bystander::start(world);
-    let mut beside = Beside {
+    let mut beside = NeighbourSession {
         session: Session::open(world),
         calls: 0,
         slowest: Duration::ZERO,
@@ -210,14 +210,14 @@ fn judge_code(job: &Job, code: i32) -> Option<String> {
 }
 
 /// A session of the same user in the same roots, which must keep answering.
-struct Beside {
+struct NeighbourSession {
     session: Session,
     calls: u32,
     slowest: Duration,
     wrong: Option<String>,
 }
 
-impl Beside {
+impl NeighbourSession {
     fn call(&mut self) {
         if self.wrong.is_some() {
             return;

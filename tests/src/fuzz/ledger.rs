@@ -394,31 +394,13 @@ mod tests {
     use crate::wire::shell;
     use broker_protocol::{
         Broken, Channel, Coverage, Denials, Digest, Extent, Failed, Grant, GrantFault, Hello,
-        LayerSet, Nonce, Open, Request, Risk, Trust, Ungranted, Usage,
+        LayerSet, Nonce, Request, Risk, Ungranted, Usage,
     };
 
     fn opened() -> Ledger {
         let mut ledger = Ledger::default();
         ledger.sent(&ToBroker::Hello(Hello::ours(None)));
-        let (project, central, profile) = Default::default();
-        ledger.sent(&ToBroker::Open(Open {
-            project,
-            central,
-            profile,
-            spare: 0,
-            scope: None,
-            trust: Trust::Autonomous,
-            capture: None,
-            network: None,
-            image: None,
-            read: Vec::new(),
-            write: Vec::new(),
-            throw_away: false,
-            reveal: Vec::new(),
-            answer_s: None,
-            names: Vec::new(),
-            file_leases: false,
-        }));
+        ledger.sent(&ToBroker::Open(lazaret_fakes::open("", "")));
         ledger.heard = Phase::Open;
         ledger.sent(&ToBroker::Call {
             call: 1,

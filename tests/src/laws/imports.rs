@@ -3,24 +3,49 @@
 //! A file imports another one if it names something in it: in a `use`, in a path in its code, or in the tokens of a macro call. A
 //! parent that only declares `mod child` does not import it. Test code does not count. Anything that cannot be read or found is an
 //! error: a circle could hide there.
+//!
+//! A method call needs no import, so it is counted apart. `self.name()` leads to the file that defines it for the type. Any other
+//! call leads to the only file of the crate that defines a method of its name: types are not inferred here, so it counts only if
+//! the name has two words, and neither a trait nor the standard library has it.
 
 use super::source::Read;
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, UseTree};
+use syn::{Attribute, ImplItem, Item, UseTree};
 
 /// Module names from the crate's root to a module.
 type ModulePath = Vec<String>;
 
-/// A module as it is written: the paths in its code, and its modules that are not for tests.
+/// Methods of two words that the standard library or other people's crates have too: a call of one may be of theirs.
+const OF_OTHERS: &str = "as_array as_bytes as_deref as_mut as_path as_raw as_ref as_str as_string get_mut get_or_init get_ref into_inner
+    into_iter is_closed is_dir is_empty is_err is_file is_finished is_none is_ok is_some max_by_key set_len set_name starts_with sync_all
+    to_owned to_string to_vec try_clone try_recv try_send try_wait";
+
+/// A module as it is written: the paths in its code, its methods, and its modules that are not for tests.
 #[derive(Debug)]
 pub struct Outline {
     paths: Vec<ModulePath>,
+    methods: Methods,
     modules: Vec<Child>,
 }
+
+/// Names of methods.
+#[derive(Debug, Default)]
+struct Methods {
+    called: BTreeSet<String>,
+    /// By `self.name()` in an `impl` of a type.
+    called_by_self: BTreeSet<OwnMethod>,
+    /// By an `impl` without a trait.
+    defined: BTreeSet<OwnMethod>,
+    /// Of traits that are declared or implemented here.
+    of_traits: BTreeSet<String>,
+}
+
+/// A type's name and its method's.
+type OwnMethod = (String, String);
 
 #[derive(Debug)]
 struct Child {
@@ -46,6 +71,7 @@ impl Outline {
         };
         Self {
             paths: names.paths,
+            methods: names.methods,
             modules: items.iter().filter_map(child).collect(),
         }
     }
@@ -57,7 +83,21 @@ pub struct Imports {
     files: Vec<PathBuf>,
     /// The file of each module; for an inline module, the file around it.
     modules: BTreeMap<ModulePath, usize>,
-    edges: BTreeMap<usize, BTreeSet<usize>>,
+    edges: Edges,
+    /// Files whose methods a file calls.
+    calls: Edges,
+    /// Of each file.
+    methods: BTreeMap<usize, Methods>,
+}
+
+/// From each file to others.
+type Edges = BTreeMap<usize, BTreeSet<usize>>;
+
+/// The edges that a circle is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Along {
+    Imports,
+    ImportsAndCalls,
 }
 
 impl Imports {
@@ -80,7 +120,34 @@ impl Imports {
                 imports.edges.entry(*from).or_default().insert(to);
             }
         }
+        imports.calls = imports.calls();
         Ok(imports)
+    }
+
+    /// Edges from each file to those whose methods it calls.
+    fn calls(&self) -> Edges {
+        let own = only_places(self.methods.iter().flat_map(|(file, methods)| {
+            let defined = methods.defined.iter();
+            defined.map(move |method| (method, *file))
+        }));
+        let named = only_places(own.iter().map(|((_, name), file)| (name.as_str(), *file)));
+        let of_others: BTreeSet<&str> = OF_OTHERS.split_whitespace().collect();
+        let of_traits = self.methods.values().flat_map(|one| &one.of_traits);
+        let of_traits: BTreeSet<&str> = of_traits.map(String::as_str).collect();
+        let is_clear = |name: &&String| {
+            name.contains('_')
+                && !of_others.contains(name.as_str())
+                && !of_traits.contains(name.as_str())
+        };
+        let edges = |(file, methods): (&usize, &Methods)| {
+            let by_self = methods.called_by_self.iter();
+            let by_self = by_self.filter_map(|method| own.get(method));
+            let by_name = methods.called.iter().filter(is_clear);
+            let by_name = by_name.filter_map(|name| named.get(name.as_str()));
+            let all = by_self.chain(by_name).filter(|to| *to != file);
+            (*file, all.copied().collect())
+        };
+        self.methods.iter().map(edges).collect()
     }
 
     /// Reads the file of `module`, whose children are in `folder`. Adds the paths in its code to `paths`.
@@ -112,6 +179,14 @@ impl Imports {
         self.modules.insert(module.clone(), file);
         let named = outline.paths.iter().cloned();
         paths.extend(named.map(|path| (module.clone(), path)));
+        let methods = self.methods.entry(file).or_default();
+        let new = &outline.methods;
+        methods.called.extend(new.called.iter().cloned());
+        methods
+            .called_by_self
+            .extend(new.called_by_self.iter().cloned());
+        methods.defined.extend(new.defined.iter().cloned());
+        methods.of_traits.extend(new.of_traits.iter().cloned());
         for child in &outline.modules {
             self.add_child(child, file, folder, &module, paths)?;
         }
@@ -182,9 +257,15 @@ impl Imports {
     }
 
     /// The circles, each as a list of its files.
-    pub fn circles(&self) -> Vec<Vec<&Path>> {
+    pub fn circles(&self, along: Along) -> Vec<Vec<&Path>> {
+        let mut edges = self.edges.clone();
+        if along == Along::ImportsAndCalls {
+            for (from, to) in &self.calls {
+                edges.entry(*from).or_default().extend(to);
+            }
+        }
         let mut search = Search {
-            imports: self,
+            edges: &edges,
             state: BTreeMap::new(),
             stack: Vec::new(),
             found: Vec::new(),
@@ -207,9 +288,20 @@ impl Imports {
     }
 }
 
+/// The place of each key that has only one.
+fn only_places<K: Ord>(all: impl Iterator<Item = (K, usize)>) -> BTreeMap<K, usize> {
+    let mut places = BTreeMap::<K, BTreeSet<usize>>::new();
+    for (key, place) in all {
+        places.entry(key).or_default().insert(place);
+    }
+    let only = places.into_iter().filter(|(_, places)| places.len() == 1);
+    only.filter_map(|(key, places)| Some((key, places.into_iter().next()?)))
+        .collect()
+}
+
 /// Tarjan's algorithm for strongly connected components.
 struct Search<'a> {
-    imports: &'a Imports,
+    edges: &'a Edges,
     /// For each visited file: its index in the search, the lowest index it reaches, whether it is on the stack.
     state: BTreeMap<usize, (usize, usize, bool)>,
     stack: Vec<usize>,
@@ -225,7 +317,7 @@ impl Search<'_> {
         self.state.insert(file, (number, number, true));
         self.stack.push(file);
         let mut lowest = number;
-        for next in self.imports.edges.get(&file).into_iter().flatten() {
+        for next in self.edges.get(&file).into_iter().flatten() {
             match self.state.get(next) {
                 None => lowest = lowest.min(self.visit(*next)),
                 Some((number, _, true)) => lowest = lowest.min(*number),
@@ -249,10 +341,13 @@ impl Search<'_> {
     }
 }
 
-/// The paths in some items, except those in nested modules and in test code.
+/// The paths and methods in some items, except those in nested modules and in test code.
 #[derive(Default)]
 struct PathNames {
     paths: Vec<ModulePath>,
+    methods: Methods,
+    /// The type of the `impl` that is read.
+    own: Option<String>,
 }
 
 impl PathNames {
@@ -270,8 +365,9 @@ impl PathNames {
         }
     }
 
-    /// Adds the paths in a macro call's tokens, which are no syntax tree.
+    /// Adds the paths and method calls in a macro call's tokens, which are no syntax tree.
     fn add_tokens(&mut self, tokens: TokenStream) {
+        self.add_calls(tokens.clone());
         let mut path = ModulePath::new();
         let mut colons = 0;
         for token in tokens {
@@ -297,6 +393,31 @@ impl PathNames {
         // A single name is a variable, or in scope through a `use`.
         self.paths.retain(|path| path.len() > 1);
     }
+
+    fn add_calls(&mut self, tokens: TokenStream) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        for (at, three) in tokens.windows(3).enumerate() {
+            if let [
+                TokenTree::Punct(dot),
+                TokenTree::Ident(name),
+                TokenTree::Group(group),
+            ] = three
+                && dot.as_char() == '.'
+                && group.delimiter() == Delimiter::Parenthesis
+            {
+                let before = at.checked_sub(1).map(|before| tokens[before].to_string());
+                self.add_call(name.to_string(), before.as_deref() == Some("self"));
+            }
+        }
+    }
+
+    fn add_call(&mut self, name: String, by_self: bool) {
+        if by_self && let Some(own) = &self.own {
+            let method = (own.clone(), name.clone());
+            self.methods.called_by_self.insert(method);
+        }
+        self.methods.called.insert(name);
+    }
 }
 
 impl<'ast> Visit<'ast> for PathNames {
@@ -320,6 +441,43 @@ impl<'ast> Visit<'ast> for PathNames {
             self.paths.push(names);
         }
         visit::visit_path(self, path);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        let by_self =
+            matches!(&*call.receiver, syn::Expr::Path(path) if path.path.is_ident("self"));
+        self.add_call(call.method.to_string(), by_self);
+        visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_item_impl(&mut self, block: &'ast syn::ItemImpl) {
+        let own = match &*block.self_ty {
+            syn::Type::Path(path) => path.path.segments.last(),
+            _ => None,
+        };
+        self.own = own.map(|segment| segment.ident.to_string());
+        for item in &block.items {
+            let ImplItem::Fn(method) = item else { continue };
+            let name = method.sig.ident.to_string();
+            if is_for_tests(&method.attrs) || method.sig.receiver().is_none() {
+                continue;
+            }
+            match (&block.trait_, &self.own) {
+                (None, Some(own)) => {
+                    self.methods.defined.insert((own.clone(), name));
+                }
+                (Some(_), _) | (None, None) => {
+                    self.methods.of_traits.insert(name);
+                }
+            }
+        }
+        visit::visit_item_impl(self, block);
+        self.own = None;
+    }
+
+    fn visit_trait_item_fn(&mut self, method: &'ast syn::TraitItemFn) {
+        self.methods.of_traits.insert(method.sig.ident.to_string());
+        visit::visit_trait_item_fn(self, method);
     }
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
@@ -385,8 +543,12 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The circles of a crate with these files, as file names.
+    /// The circles of imports of a crate with these files, as file names.
     fn circles(files: &[(&str, &str)]) -> Result<Vec<Vec<String>>, String> {
+        circles_along(Along::Imports, files)
+    }
+
+    fn circles_along(along: Along, files: &[(&str, &str)]) -> Result<Vec<Vec<String>>, String> {
         let folder = crate::programs::scratch().join(format!("imports-{}", crate::world::unique()));
         for (name, text) in files {
             let path = folder.join(name);
@@ -402,7 +564,7 @@ mod tests {
                 .to_string()
         };
         Ok(imports
-            .circles()
+            .circles(along)
             .iter()
             .map(|circle| circle.iter().map(name).collect())
             .collect())
@@ -512,6 +674,40 @@ mod tests {
                 Ok(vec![]),
                 "{parent} {child}"
             );
+        }
+    }
+
+    #[test]
+    fn methods_lead_to_their_only_definition() {
+        let of_a = "pub struct A; impl A { fn run(&self) {} fn one_call(&self) { self.sum() } }";
+        let circle_with = |b: &str| {
+            let files = [
+                ("lib.rs", "mod a; mod b;"),
+                ("a.rs", &format!("use crate::b::B; {of_a}")),
+                ("b.rs", b),
+            ];
+            assert_eq!(circles(&files), Ok(vec![]), "{b}");
+            circles_along(Along::ImportsAndCalls, &files).map(|found| found.len() == 1)
+        };
+        for b in [
+            "fn f(a: X) { a.one_call() }",
+            "fn f(a: X) { assert!(a.one_call()) }",
+            "impl A { fn f(&self) { self.run() } }",
+            "impl A { fn f(&self) { vec![self.run()] } }",
+            "mod inner { fn f(a: X) { a.one_call() } }",
+        ] {
+            assert_eq!(circle_with(b), Ok(true), "{b}");
+        }
+        for b in [
+            "fn f(a: X) { a.run() }",
+            "impl B { fn f(&self) { self.run() } }",
+            "fn f(a: X) { a.one_call() } impl B { fn one_call(&self) {} }",
+            "fn f(a: X) { a.one_call() } trait T { fn one_call(&self); }",
+            "fn f(a: X) { a.one_call() } impl T for B { fn one_call(&self) {} }",
+            "#[cfg(test)] mod tests { fn f(a: X) { a.one_call() } }",
+            "fn f(a: X) { a.one_call }",
+        ] {
+            assert_eq!(circle_with(b), Ok(false), "{b}");
         }
     }
 

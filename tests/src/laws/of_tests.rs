@@ -115,14 +115,17 @@ pub fn waits(root: &Path, files: &BTreeSet<PathBuf>) -> Result<BTreeSet<String>,
         let path = file.strip_prefix(root).unwrap_or(file);
         let name = path.display();
         let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
-        let mut of_tests = is_of_tests(path);
-        let mut function = String::new();
+        let mut of_tests = is_test_or_harness(path);
+        let (mut function, mut is_imported) = (String::new(), false);
         for line in code_only(&text).lines() {
             of_tests |= line.starts_with("mod tests {");
+            is_imported |= imports_sleep(line);
             if let Some(begun) = function_in(line) {
                 begun.clone_into(&mut function);
             }
-            if of_tests && calls_sleep(line) {
+            let is_wait =
+                calls_sleep(line) || is_imported && line.trim_start().starts_with("sleep(");
+            if of_tests && is_wait {
                 all.insert(format!("{name} {function}"));
             }
         }
@@ -138,10 +141,18 @@ fn function_in(line: &str) -> Option<&str> {
     words.next().filter(|name| begins && !name.is_empty())
 }
 
-/// Measurements (`tests/src/bin`) are no tests.
-fn is_of_tests(path: &Path) -> bool {
+/// Whether a file has a test, or what runs it. Measurements (`tests/src/bin`) are no tests.
+fn is_test_or_harness(path: &Path) -> bool {
     let within = |folder: &str| path.iter().any(|part| part == folder);
     !path.starts_with("tests/src/bin") && (within("tests") || within("tests.rs"))
+}
+
+/// Whether a line lets the file call them by their last name.
+fn imports_sleep(line: &str) -> bool {
+    let words = line.strip_prefix("use ").unwrap_or_default();
+    let mut names = words.split(|letter: char| letter != '_' && !letter.is_alphanumeric());
+    (words.starts_with("std::thread::") || words.starts_with("tokio::time::"))
+        && names.any(|name| name == "sleep")
 }
 
 /// Only those of the standard library and of the runtime: tests have a function of that name that makes a request.

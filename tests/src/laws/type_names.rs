@@ -91,7 +91,7 @@ pub(super) fn of_products(
     }
     for file in files {
         let path = file.strip_prefix(root).unwrap_or(file);
-        if is_of_tests(path) {
+        if !is_product_code(path) {
             continue;
         }
         let name = path.display().to_string();
@@ -142,11 +142,11 @@ pub fn violations(root: &Path, files: &BTreeSet<PathBuf>) -> Result<Vec<String>,
     Ok(violations)
 }
 
-/// Whether a file has only tests, or what they use.
-fn is_of_tests(path: &Path) -> bool {
-    let is_tests =
+/// Whether a file has a product's code, and not only tests, examples, or what these use.
+fn is_product_code(path: &Path) -> bool {
+    let is_other =
         |part: &std::ffi::OsStr| part == "tests" || part == "examples" || part == "tests.rs";
-    path.iter().any(is_tests)
+    !path.iter().any(is_other)
 }
 
 pub(super) fn is_test(attributes: &[Attribute]) -> bool {

@@ -9,7 +9,7 @@ use syn::{Attribute, Expr, ExprLit, Ident, Lit, Meta};
 
 /// Names of types, traits, functions and modules that mean nothing to readers who do not know them already. On the right the term
 /// that the field uses.
-const BANNED: [(&str, &str); 44] = [
+const BANNED: [(&str, &str); 57] = [
     ("Told", "Rendered"),
     ("Asked", "Question, Approval"),
     ("Own", "ClientTool"),
@@ -48,6 +48,19 @@ const BANNED: [(&str, &str); 44] = [
     ("said", "render, describe"),
     ("shown", "render, describe"),
     ("keep", "save_output, retain"),
+    ("take_back", "withdraw_name, return_cell"),
+    ("tidy", "the step that it is"),
+    ("met", "reached_limits"),
+    ("around", "outer_repository"),
+    ("ways", "paths"),
+    ("Beside", "SessionSetup"),
+    ("Records", "the records that they are"),
+    ("left_files", "leftovers"),
+    ("may_set_out", "may_begin_transit"),
+    ("may_divert", "may_touch_in_transit"),
+    ("may_carry", "may_move_contents"),
+    ("may_shape", "may_make_repository"),
+    ("may_mark", "may_change_metadata"),
     ("common", "the noun that it is"),
     ("util", "the noun that it is"),
     ("utils", "the noun that it is"),
@@ -55,6 +68,9 @@ const BANNED: [(&str, &str); 44] = [
     ("manager", "the noun that it is"),
     ("misc", "the noun that it is"),
 ];
+
+/// A function or test whose name begins so asks, where it should claim or name.
+const QUESTIONS: [&str; 4] = ["what_", "where_", "which_", "who_"];
 
 /// A doc comment with at most this many words only repeats a name.
 const FILLER: usize = 4;
@@ -129,6 +145,8 @@ impl Words {
         let name = name.to_string();
         if let Some((_, instead)) = BANNED.iter().find(|(banned, _)| *banned == name) {
             self.banned.push((name, instead));
+        } else if QUESTIONS.iter().any(|word| name.starts_with(word)) {
+            self.banned.push((name, "the claim or the noun"));
         }
     }
 

@@ -217,8 +217,8 @@ fn a_bundle_that_nobody_signed_for_policy_is_refused(place: Place) {
     assert!(machine.grep().contains("in the bundle"));
 }
 
-place_test!(what_no_bundle_has_brought_is_named, root_only);
-fn what_no_bundle_has_brought_is_named(place: Place) {
+place_test!(policy_that_no_bundle_brought_is_named, root_only);
+fn policy_that_no_bundle_brought_is_named(place: Place) {
     let world = World::new(place);
     let administrator = Administrator::new(&world);
     let machine = Machine::new(&world, &administrator.at("key.pub"));

@@ -1,9 +1,9 @@
 //! A key from the desktop keyring, of a bus and a service that the test plays.
 
-use self::fake_bus::FakeService;
 use super::chats::{Printed, chat, configure, script};
 use super::providers::{files_with, world};
 use super::vendors::Vendor;
+use lazaret_fakes::bus::FakeService;
 use lazaret_tests::model_server::{ModelServer, Reply};
 use lazaret_tests::process::until;
 use lazaret_tests::sidecar::Sidecar;
@@ -17,9 +17,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-#[path = "../../../orchestrator/keys/tests/fake_bus/mod.rs"]
-mod fake_bus;
 
 /// A session bus that does the same with each connection, as long as the test's process runs.
 struct Bus {

@@ -129,9 +129,9 @@ fn the_identity_is_that_of_each_place(place: Place) {
     assert_eq!(printed.success(), want, "{}", printed.errors());
 }
 
-place_test!(what_the_user_ignores_everywhere_is_not_committed);
+place_test!(files_that_the_user_ignores_everywhere_are_not_committed);
 /// By git's default file and by one that a setting names, also where the settings hold more than a strict reading understands.
-fn what_the_user_ignores_everywhere_is_not_committed(place: Place) {
+fn files_that_the_user_ignores_everywhere_are_not_committed(place: Place) {
     let named = "[core]\n\texcludesFile = ~/lists/ignore\n\tattributesFile = ~/lists/attributes\n";
     let unclear = "[alias]\n\tx = \"!f() { \\\n\t}; f\"\n";
     for (settings, directory) in [

@@ -4,5 +4,6 @@ mod audit;
 mod tamper;
 mod runlog;
 mod signed;
+mod otlp;
 mod canary;
 mod written;

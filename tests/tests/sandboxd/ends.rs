@@ -47,8 +47,8 @@ fn its_end_ends_and_records_its_calls(place: Place) {
     assert!(ended.is_some(), "{shown}");
 }
 
-place_test!(what_it_cannot_begin_with_is_said);
-fn what_it_cannot_begin_with_is_said(place: Place) {
+place_test!(start_that_fails_names_its_reason);
+fn start_that_fails_names_its_reason(place: Place) {
     let world = World::new(place);
     let sandbox = Sandbox::start(&world);
     let mut again = world.lazaret("sandboxd");

@@ -313,8 +313,8 @@ fn no_spelling_of_a_path_leads_out(place: Place) {
     }
 }
 
-place_test!(what_commands_may_not_change_no_client_does);
-fn what_commands_may_not_change_no_client_does(place: Place) {
+place_test!(client_changes_nothing_that_commands_may_not);
+fn client_changes_nothing_that_commands_may_not(place: Place) {
     let world = World::new(place);
     world.set_up("git init -q && git config core.x y");
     let config = world.get(".git/config");

@@ -237,7 +237,7 @@ impl Process {
     }
 
     /// What it prints until the text has come.
-    fn wait_for(&mut self, rpc: &mut Rpc, text: &str) -> String {
+    fn follow_until(&mut self, rpc: &mut Rpc, text: &str) -> String {
         let mut printed = String::new();
         while !printed.contains(text) {
             match self.next(rpc) {
@@ -321,7 +321,7 @@ fn processes_are_followed_and_steered(place: Place) {
             .status,
         OK
     );
-    assert_eq!(cat.wait_for(&mut rpc, "\n"), "hello\n");
+    assert_eq!(cat.follow_until(&mut rpc, "\n"), "hello\n");
     let all: Vec<u8> = (0..3_000_000).map(|at| b'a' + (at % 23) as u8).collect();
     let wc = Process::start(&mut rpc, &["wc", "-c"], None);
     assert_eq!(other.call("WriteStdin", &input(wc.number, &all)).status, OK);
@@ -337,7 +337,7 @@ fn processes_are_followed_and_steered(place: Place) {
     let trap = "trap 'echo got; exit 9' INT TERM; echo ready; while :; do sleep 0.05; done";
     for (which, want) in [(2, 9), (15, 9), (9, -1)] {
         let mut process = Process::start(&mut rpc, &["bash", "-c", trap], None);
-        process.wait_for(&mut rpc, "ready\n");
+        process.follow_until(&mut rpc, "ready\n");
         assert_eq!(
             other
                 .call("SendSignal", &signal(process.number, which))
@@ -374,7 +374,7 @@ fn processes_are_followed_and_steered(place: Place) {
     // It has begun: before that, a signal that can be caught may be lost.
     let script = "echo begun; exec sleep 100";
     let mut sleeping = Process::start(&mut rpc, &["bash", "-c", script], None);
-    sleeping.wait_for(&mut rpc, "begun\n");
+    sleeping.follow_until(&mut rpc, "begun\n");
     let number = sleeping.number;
     for wrong in [0, 1, 19, 64] {
         assert_eq!(
@@ -413,7 +413,7 @@ fn processes_have_terminals(place: Place) {
         "tty; stty size; read x; stty size; echo \"[$x]\" $TERM",
     ];
     let mut shell = Process::start(&mut rpc, &words, Some((101, 37)));
-    let printed = shell.wait_for(&mut rpc, "37 101\r\n");
+    let printed = shell.follow_until(&mut rpc, "37 101\r\n");
     assert!(printed.starts_with("/dev/pts/"), "{printed:?}");
     let size = |columns, rows| {
         Fields::default()
@@ -449,7 +449,7 @@ fn a_process_ends_with_its_client(place: Place) {
     let script = format!("sleep {marker} & echo ready; wait");
     let mut rpc = sandbox.rpc();
     let mut process = Process::start(&mut rpc, &["bash", "-c", &script], None);
-    process.wait_for(&mut rpc, "ready\n");
+    process.follow_until(&mut rpc, "ready\n");
     drop((process, rpc));
     assert_gone(&marker, LIMIT);
     // And one whose client sends on, and takes nothing of what it prints.

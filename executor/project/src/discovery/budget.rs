@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Entries seen so far.
 #[derive(Debug, Default)]
 pub(super) struct EntryBudget {
     pub(super) roots: HashMap<PathBuf, usize>,

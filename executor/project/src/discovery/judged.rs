@@ -1,4 +1,4 @@
-//! What the judge says of what a search finds: see [`policies_guard::Tree`].
+//! The judge's verdicts on what a search finds: see [`policies_guard::Tree`].
 
 use super::ZoneSearch;
 use policies_guard::{Access, AtRest, Change, Matcher, Protection, Tree, Verdict, judge};
@@ -21,7 +21,7 @@ impl ZoneSearch<'_> {
     }
 }
 
-/// What has been found so far. No object is open, and no call makes anything yet.
+/// The tree as far as it was searched. No object is open, and no call makes anything yet.
 impl Tree for ZoneSearch<'_> {
     type Handle<'h> = ();
 

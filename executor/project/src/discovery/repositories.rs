@@ -1,4 +1,4 @@
-//! Which repositories are watched while calls run, and what becomes of those for which there is no room.
+//! Chooses the repositories that are watched while calls run, and what becomes of those for which there is no room.
 //!
 //! Commands can make any number of repositories, so the order decides whose are watched: the project's own first, those of the
 //! central root last, and among others the older ones first. No command sets a birth time, so what it makes later never comes
@@ -12,7 +12,7 @@ use executor_spec::pins::PinMode;
 use policies_guard::Protection;
 use std::path::{Path, PathBuf};
 
-/// Whose a repository is likely to be; what comes first is watched first.
+/// The likely owner of a repository; what comes first is watched first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RepositoryOwner {
     /// That of the project itself.

@@ -1,4 +1,4 @@
-//! What discovery finds in zones created for the test.
+//! Tests of what discovery finds in zones created for the test.
 
 use super::*;
 use executor_spec::pins::{PINS_MAX, Pin};

@@ -53,7 +53,7 @@ impl Wire for Claude {
             "model": prompt.model,
             "max_tokens": max_tokens,
             "stream": true,
-            "messages": messages(prompt.messages, !prompt.minimal),
+            "messages": messages(prompt),
         });
         if !prompt.system.is_empty() && prompt.minimal {
             body["system"] = prompt.system.into();
@@ -83,6 +83,10 @@ impl Wire for Claude {
         ClaudeDecoder::default()
     }
 
+    fn requests(&self) -> &'static [(&'static str, &'static str)] {
+        &[("POST", "/v1/messages"), ("GET", "/v1/models?limit=1000")]
+    }
+
     fn models_path(&self) -> &'static str {
         "/v1/models?limit=1000"
     }
@@ -110,9 +114,9 @@ impl Wire for Claude {
 }
 
 /// Converts the messages. User messages and answers to calls both have the role of the user, so neighbours are merged.
-fn messages(messages: &[Message], is_cached: bool) -> Vec<Value> {
+fn messages(prompt: &ModelRequest<'_>) -> Vec<Value> {
     let mut all: Vec<(&str, Vec<Value>)> = Vec::new();
-    for message in messages {
+    for message in prompt.messages {
         let (role, blocks) = match message {
             Message::User { text } => (
                 "user",
@@ -129,7 +133,7 @@ fn messages(messages: &[Message], is_cached: bool) -> Vec<Value> {
     }
     // The next request begins with the same messages, so the vendor caches them up to here.
     if let Some(last) = all.last_mut().and_then(|(_, blocks)| blocks.last_mut())
-        && is_cached
+        && !prompt.minimal
     {
         last["cache_control"] = json!({ "type": "ephemeral" });
     }

@@ -8,6 +8,7 @@ pub mod ollama;
 pub mod mock;
 
 use crate::error::ProviderError;
+use crate::http;
 use crate::provider::Provider;
 use crate::wire::{HttpProvider, Wire};
 use claude::Claude;
@@ -72,10 +73,16 @@ fn address(vendor: Vendor, base: Option<&str>) -> Option<Url> {
     Url::parse(base.unwrap_or(default)).ok()
 }
 
-/// Names the host of `vendor` for the gateway, at `base` or by default.
-pub fn name_host(vendor: Vendor, base: Option<&str>) {
+/// Names the requests to `vendor` for the gateway, at `base` or by default.
+pub fn name_requests(vendor: Vendor, base: Option<&str>) {
+    let requests = match vendor {
+        Vendor::Claude => Claude.requests(),
+        Vendor::OpenAi => OpenAiResponses.requests(),
+        Vendor::OpenAiChat => OpenAiChat.requests(),
+        Vendor::Ollama => Ollama.requests(),
+    };
     if let Some(url) = address(vendor, base) {
-        orchestrator_http::name_host(&url);
+        http::name_requests(&url, requests);
     }
 }
 

@@ -88,6 +88,15 @@ impl Wire for Ollama {
         OllamaDecoder::default()
     }
 
+    // Not those that fetch, copy or remove models: a person does that with Ollama's own command.
+    fn requests(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("POST", "/api/chat"),
+            ("GET", "/api/tags"),
+            ("POST", "/api/show"),
+        ]
+    }
+
     fn models_path(&self) -> &'static str {
         "/api/tags"
     }

@@ -76,6 +76,13 @@ impl Wire for OpenAiChat {
         OpenAiChatDecoder::default()
     }
 
+    fn requests(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("POST", "/v1/chat/completions"),
+            ("GET", openai_models::PATH),
+        ]
+    }
+
     fn models_path(&self) -> &'static str {
         openai_models::PATH
     }

@@ -66,6 +66,10 @@ impl Wire for OpenAiResponses {
         OpenAiResponsesDecoder::default()
     }
 
+    fn requests(&self) -> &'static [(&'static str, &'static str)] {
+        &[("POST", "/v1/responses"), ("GET", openai_models::PATH)]
+    }
+
     fn models_path(&self) -> &'static str {
         openai_models::PATH
     }

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 #[derive(Debug, PartialEq)]
 pub struct ShellCall {
     pub command: String,
-    /// The agent's working directory.
     pub directory: Option<PathBuf>,
     /// The tool's complete input; the command is one field of it.
     pub input: Map<String, Value>,
@@ -23,15 +22,13 @@ pub enum HookDecision {
         /// The command line that runs in a cell.
         command: String,
     },
-    /// The same, after the agent's user has approved it.
+    /// Run it in a cell once the agent's user has approved it.
     Ask {
         /// The command line that runs in a cell.
         command: String,
         why: String,
     },
-    /// Do not run it.
     Deny {
-        /// For the model.
         why: String,
     },
 }

@@ -22,7 +22,7 @@ pub struct HookShape {
 /// A decision in the terms that most agents use.
 #[derive(Clone, Copy, Debug)]
 pub struct AgentHookAnswer<'a> {
-    /// `allow`, `ask` or `deny`.
+    /// One of `allow`, `ask` and `deny`.
     pub word: &'static str,
     /// The reason, unless it is `allow`.
     pub why: Option<&'a str>,
@@ -42,7 +42,6 @@ pub enum HookCallKind {
 }
 
 impl HookShape {
-    /// Parses `call`.
     pub fn read(&self, call: &Value) -> HookCallKind {
         let (field, shells) = self.tool;
         let Some(tool) = call[field].as_str() else {
@@ -73,7 +72,6 @@ impl HookShape {
         })
     }
 
-    /// The answer to `call`.
     pub fn answer(&self, call: &ShellCall, decision: &HookDecision) -> Value {
         let with = |command: &str| {
             let mut input = call.input.clone();

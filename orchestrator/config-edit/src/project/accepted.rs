@@ -1,4 +1,4 @@
-//! Which settings of projects the user has looked at and accepted: each file as it was then.
+//! Settings of projects that the user has looked at and accepted: each file as it was then.
 
 use super::finding::ProjectFinding;
 use super::read::ProjectDigest;

@@ -1,4 +1,4 @@
-//! What a file of a project does to an agent.
+//! The effect of a project's file on an agent.
 
 use super::read::{ProjectDigest, Unread};
 use std::fmt;
@@ -12,14 +12,13 @@ const KEYS_MAX: usize = 8;
 pub struct ProjectFinding {
     /// The clients that read it.
     pub clients: &'static [&'static str],
-    /// The file or directory.
     pub path: PathBuf,
     pub what: What,
-    /// What it was when it was examined; `None` if it cannot be told, and so not accepted.
+    /// Its digest when it was examined; `None` if it cannot be told, and so not accepted.
     pub digest: Option<ProjectDigest>,
 }
 
-/// What a file of a project does.
+/// The effect of a project's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     Sets(Vec<String>),

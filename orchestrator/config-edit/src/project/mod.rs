@@ -1,4 +1,4 @@
-//! What a project sets for agents that undoes Lazaret: files of agents and editors that a repository brings along.
+//! Settings of a project for agents that undo Lazaret: files of agents and editors that a repository brings along.
 //!
 //! A repository's settings may give an agent its own shell back, put a program in the place of our server, or set variables for what
 //! the agent starts. Who opens a session for an agent asks here first.
@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What OpenCode reads no file of a project with.
+/// The variable with which OpenCode reads no file of a project.
 pub const OPENCODE_SWITCH: &str = "OPENCODE_DISABLE_PROJECT_CONFIG";
 
 /// Examines the files of agents in each of these directories; those of `client` alone, if it is named.
@@ -56,7 +56,7 @@ pub fn examine(
     findings
 }
 
-/// What one file does, if anything.
+/// The effect of one file, if it has one.
 fn find(opened: &OpenedDirectory, directory: &Path, place: &AgentPlace) -> Option<ProjectFinding> {
     let (what, digest) = match opened.entry(place.path, &place.kind)? {
         ProjectEntry::Unread(why) => (What::Unreadable(why), None),

@@ -34,7 +34,6 @@ pub enum Unread {
     /// It has too many bytes, or the directory too many entries.
     #[error("it is larger than {FILE_MAX} bytes or {ENTRIES_MAX} files")]
     TooLarge,
-    /// It is no text.
     #[error("it is not UTF-8")]
     Encoding,
     /// It has an error, which agents may read past.
@@ -145,7 +144,7 @@ impl OpenedDirectory {
     }
 }
 
-/// What may still be read.
+/// The bytes that may still be read.
 struct ReadBudget<'e> {
     entries: usize,
     bytes: u64,

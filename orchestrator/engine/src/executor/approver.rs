@@ -27,11 +27,10 @@ pub struct ApproverConnections {
     sender: Sender<(String, FromSession)>,
 }
 
-/// What came from a session.
+/// A message from a session.
 #[derive(Debug)]
 pub enum FromSession {
     Message(Box<ToApprover>),
-    /// The connection has ended.
     Ended(ExecutorError),
 }
 

@@ -1,12 +1,9 @@
-//! The beginning of a connection: both sides exchange hellos, then the session opens. Only that yields a [`ExecutorConnection`], so no call
-//! can come before it.
+//! The beginning of a connection: both sides exchange hellos, then the session opens. Only that yields an [`ExecutorConnection`], so no call
+//! of a front end can come before it.
 
 use crate::executor::connection::ExecutorConnection;
 use crate::executor::error::ExecutorError;
-use broker_protocol::{
-    Bash, Challenge, Channel, Coverage, Decoder, Extent, Findings, FromBroker, Grant, Hello,
-    Machine, Open, Opened, Outcome, Request, ToBroker, encode,
-};
+use broker_protocol::{Decoder, FromBroker, Hello, Open, Opened, ToBroker, encode};
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -115,69 +112,7 @@ impl Greeting {
         )?)
     }
 
-    /// Waits for the result of the probe, then tries to open a session and to run a command in it. Needs a runtime.
-    ///
-    /// # Errors
-    /// If the executor does not answer.
-    pub async fn probed(
-        self,
-        open: Open,
-        command: Bash,
-    ) -> Result<(Machine, Result<Tried, ExecutorError>), ExecutorError> {
-        let mut greeted = self.greeted().await?;
-        let machine = match greeted.next().await? {
-            FromBroker::Probed(machine) => machine,
-            other => return Err(out_of_turn(other)),
-        };
-        Ok((machine, greeted.tried(open, command).await))
-    }
-
-    /// Waits for the session and runs one command in it until it ends. Approves a question about it if the policy accepts that
-    /// here, because a person has requested this very command. Needs a runtime.
-    ///
-    /// # Errors
-    /// If no session opens or the connection is lost.
-    pub async fn run(self, command: Bash) -> Result<(Opened, Outcome), ExecutorError> {
-        let mut greeted = self.greeted().await?;
-        let opened = greeted.opened().await?;
-        greeted
-            .send(&ToBroker::Call {
-                call: 1,
-                request: Request::Bash(command),
-            })
-            .await?;
-        loop {
-            match greeted.next().await? {
-                FromBroker::Done {
-                    call: 1, outcome, ..
-                } => return Ok((opened, outcome)),
-                FromBroker::Asked { call: 1, challenge }
-                    if challenge.channel == Channel::Relay
-                        && challenge.covers != Coverage::Request =>
-                {
-                    let Challenge { digest, nonce, .. } = challenge;
-                    let grant = Grant {
-                        call: 1,
-                        digest,
-                        nonce,
-                        extent: Extent::Once,
-                    };
-                    greeted.send(&ToBroker::Grant(grant)).await?;
-                }
-                FromBroker::Asked { call: 1, challenge }
-                    if challenge.channel == Channel::Relay
-                        && challenge.covers == Coverage::Request =>
-                {
-                    greeted.send(&ToBroker::Refuse { call: 1 }).await?;
-                }
-                // What was found is for results; a single command of ours has none.
-                FromBroker::Asked { call: 1, .. } | FromBroker::Found(_) => {}
-                other => return Err(out_of_turn(other)),
-            }
-        }
-    }
-
-    async fn greeted(self) -> Result<Greeted, ExecutorError> {
+    pub(super) async fn greeted(self) -> Result<Greeted, ExecutorError> {
         let socket = AsyncStream::from_std(self.socket)?;
         let mut greeted = Greeted {
             socket,
@@ -192,56 +127,20 @@ impl Greeting {
 }
 
 /// A connection after the executor's hello.
-struct Greeted {
+pub(super) struct Greeted {
     socket: AsyncStream,
     decoder: Decoder,
 }
 
-/// A session that was opened to try it.
-#[derive(Debug)]
-pub struct Tried {
-    pub opened: Opened,
-    /// The outcome of a command in it; `None` if the policy asks a person about that first.
-    pub outcome: Option<Outcome>,
-    /// What was found in the project: by this command, or by earlier sessions that could not report it.
-    pub found: Findings,
-}
-
 impl Greeted {
-    async fn tried(&mut self, open: Open, command: Bash) -> Result<Tried, ExecutorError> {
-        self.send(&ToBroker::Open(open)).await?;
-        let opened = self.opened().await?;
-        self.send(&ToBroker::Call {
-            call: 1,
-            request: Request::Bash(command),
-        })
-        .await?;
-        let mut found = Findings::default();
-        let outcome = loop {
-            match self.next().await? {
-                FromBroker::Done {
-                    call: 1, outcome, ..
-                } => break Some(outcome),
-                FromBroker::Asked { call: 1, .. } => break None,
-                FromBroker::Found(more) => found.append(more),
-                other => return Err(out_of_turn(other)),
-            }
-        };
-        Ok(Tried {
-            opened,
-            outcome,
-            found,
-        })
-    }
-
-    async fn opened(&mut self) -> Result<Opened, ExecutorError> {
+    pub(super) async fn opened(&mut self) -> Result<Opened, ExecutorError> {
         match self.next().await? {
             FromBroker::Opened(opened) => Ok(opened),
             other => Err(out_of_turn(other)),
         }
     }
 
-    async fn next(&mut self) -> Result<FromBroker, ExecutorError> {
+    pub(super) async fn next(&mut self) -> Result<FromBroker, ExecutorError> {
         timeout(Duration::from_secs(OPEN_TIMEOUT_S), self.receive())
             .await
             .map_err(|_| ExecutorError::Silent(OPEN_TIMEOUT_S))?
@@ -266,7 +165,7 @@ impl Greeted {
         }
     }
 
-    async fn send(&mut self, message: &ToBroker) -> Result<(), ExecutorError> {
+    pub(super) async fn send(&mut self, message: &ToBroker) -> Result<(), ExecutorError> {
         let mut frame = Vec::new();
         encode(message, &mut frame)?;
         let mut sent = 0;
@@ -282,7 +181,7 @@ impl Greeted {
     }
 }
 
-fn out_of_turn(message: FromBroker) -> ExecutorError {
+pub(super) fn out_of_turn(message: FromBroker) -> ExecutorError {
     match message {
         FromBroker::Fault(failed) => ExecutorError::Fault(failed),
         _ => ExecutorError::Protocol("a message out of turn in its greeting"),

@@ -5,10 +5,16 @@ mod approver;
 mod connection;
 mod error;
 mod greeting;
+mod running_request;
+mod shared_requests;
 mod socket;
+mod trial;
 
 pub use approver::{ApproverConnections, FromSession};
-pub use connection::{ExecutorConnection, HadPaths, RequestControl, RequestEvent, RunningRequest};
+pub use connection::ExecutorConnection;
 pub use error::ExecutorError;
-pub use greeting::{Dial, Dialed, Greeting, Tried};
+pub use greeting::{Dial, Dialed, Greeting};
+pub use running_request::{HadPaths, RequestControl, RunningRequest};
+pub use shared_requests::RequestEvent;
 pub use socket::connect;
+pub use trial::Tried;

@@ -128,6 +128,16 @@ impl AllowedHosts {
         self.check_listed(|begin| &begin.named, target)
     }
 
+    fn check_settings(&self, target: &Target) -> Result<(), NetworkFault> {
+        let place = HostOrigin::of(target.url());
+        match self {
+            #[cfg(feature = "test-support")]
+            Self::All => Ok(()),
+            Self::Begun(begin) if begin.requests.iter().any(|one| one.origin == place) => Ok(()),
+            Self::Begun(_) => Err(NetworkFault::NotNamed(place)),
+        }
+    }
+
     fn check_stranger(&self, target: &Target) -> Result<(), NetworkFault> {
         self.check_listed(|begin| &begin.strangers, target)
     }
@@ -174,7 +184,8 @@ impl<R: Resolve> ClientNetwork<R> {
                 self.allowed.check_policy(policy)?;
                 Ok(guard::foresee(policy, target)?)
             }
-            By::Settings | By::User => self.allowed.check_named(target),
+            By::Settings => self.allowed.check_settings(target),
+            By::User => self.allowed.check_named(target),
             By::Engine => self.allowed.check_engine(target),
             By::Stranger => self.allowed.check_stranger(target),
             By::ServerOf(server) => self.allowed.check_login(server, target),
@@ -355,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_addresses_decide_is_told_to_no_proxy_unseen() {
+    fn host_that_only_its_address_decides_is_hidden_from_a_proxy() {
         let policy = |own: &str| {
             Box::new(WebPolicy {
                 own: toml::from_str(own).unwrap(),

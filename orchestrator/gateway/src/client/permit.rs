@@ -1,12 +1,12 @@
-//! Requests of the web tools: each needs a ticket, so a `lazaret` that was taken over reaches no address that was not decided, nor says
-//! anything to one that was.
+//! What a `lazaret` that was taken over may still send: of the web tools, requests with a ticket, which say nothing of their own; to
+//! providers and collectors, the requests of their interfaces.
 
 use super::admit::AllowedHosts;
 use super::tickets::{Tickets, UsedTicket};
 use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request};
-use orchestrator_http::ask::{By, NetworkFault, PACKED, PAGES_ACCEPTED, SearchEngine};
+use orchestrator_http::ask::{By, HostOrigin, NamedRequest, NetworkFault, PACKED, PAGES_ACCEPTED};
 use orchestrator_http::user_agent;
 use orchestrator_reach::target::Target;
 
@@ -57,7 +57,15 @@ pub(super) fn permit(
             used.ok_or(NetworkFault::NoTicket)?;
             Ok(Permitted::Other)
         }
-        By::Settings | By::User | By::Stranger | By::ServerOf(_) => Ok(Permitted::Other),
+        By::Settings => {
+            allowed.check_request(NamedRequest {
+                origin: HostOrigin::of(target.url()),
+                method: request.method().to_string(),
+                path: path_of(request).to_owned(),
+            })?;
+            Ok(Permitted::Other)
+        }
+        By::User | By::Stranger | By::ServerOf(_) => Ok(Permitted::Other),
     }
 }
 
@@ -66,13 +74,17 @@ fn whole(target: &Target, request: &Request<Incoming>) -> Result<Target, Network
     if request.method() != Method::GET || !request.body().is_end_stream() {
         return Err(NetworkFault::NoTicket);
     }
-    let path = request.uri().path_and_query();
-    let path = path.map_or("/", |path| path.as_str());
+    let path = path_of(request);
     let url = format!("{}{path}", target.url().origin().ascii_serialization());
     let whole = Target::parse(&url).map_err(|_| NetworkFault::NoTicket)?;
     // A path that becomes another one when it is parsed would be another one for the host too.
     let is_same = &whole.url()[url::Position::BeforePath..] == path;
     is_same.then_some(whole).ok_or(NetworkFault::NoTicket)
+}
+
+fn path_of(request: &Request<Incoming>) -> &str {
+    let path = request.uri().path_and_query();
+    path.map_or("/", |path| path.as_str())
 }
 
 fn only_fixed(headers: &mut HeaderMap) {
@@ -87,6 +99,16 @@ fn only_fixed(headers: &mut HeaderMap) {
 }
 
 impl AllowedHosts {
+    /// Checks a request to a provider or a collector: their hosts also fetch and remove models, and a query could say something.
+    fn check_request(&self, request: NamedRequest) -> Result<(), NetworkFault> {
+        match self {
+            #[cfg(feature = "test-support")]
+            Self::All => Ok(()),
+            Self::Begun(begin) if begin.requests.contains(&request) => Ok(()),
+            Self::Begun(_) => Err(NetworkFault::NotRequest(request)),
+        }
+    }
+
     /// The place of the engine whose search `page` is, and the words.
     fn search(&self, page: &Target) -> Option<(usize, String)> {
         let begin = match self {
@@ -98,39 +120,8 @@ impl AllowedHosts {
             Self::Begun(begin) => begin,
         };
         let engines = begin.engines.iter().enumerate();
-        let mut found = engines.filter_map(|(place, engine)| Some((place, words(engine, page)?)));
+        let mut found =
+            engines.filter_map(|(place, engine)| Some((place, engine.words(page.url())?)));
         found.next()
     }
-}
-
-/// The words of a search at `engine`, if `page` is one and says nothing else: not by its spelling either.
-fn words(engine: &SearchEngine, page: &Target) -> Option<String> {
-    let mut bare = page.url().clone();
-    bare.set_query(None);
-    if bare.as_str() != engine.url {
-        return None;
-    }
-    let mut spelt = bare.clone();
-    spelt
-        .query_pairs_mut()
-        .extend_pairs(page.url().query_pairs());
-    if spelt != *page.url() {
-        return None;
-    }
-    let (mut query, mut count) = (None, None);
-    let mut fixed = Vec::new();
-    for (name, value) in page.url().query_pairs() {
-        match &*name {
-            "q" if query.is_none() => query = Some(value.into_owned()),
-            "count" if count.is_none() && is_number(&value) => count = Some(value),
-            other => fixed.push((other.to_owned(), value.into_owned())),
-        }
-    }
-    query.filter(|_| fixed == engine.fixed)
-}
-
-/// Whether `text` is a number of results, as it is usually written.
-fn is_number(text: &str) -> bool {
-    text.parse::<u8>()
-        .is_ok_and(|number| number.to_string() == text)
 }

@@ -58,6 +58,7 @@ impl<R: Resolve> TargetJudge for ByJudge<'_, R> {
             NetworkFault::Reach(error) => matches!(error, ReachError::Unresolved(_)),
             NetworkFault::PlainImage
             | NetworkFault::NotNamed(_)
+            | NetworkFault::NotRequest(_)
             | NetworkFault::NotOfLogin(_)
             | NetworkFault::NotPolicy
             | NetworkFault::NoTicket

@@ -7,8 +7,8 @@ use crate::System;
 use broker_protocol::ticket::WebTicket;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, socketpair};
 use orchestrator_http::ask::{
-    ASK_MAX, BEGIN_MAX, Begin, By, ConnectionAsk, HostOrigin, LoginHosts, NetworkFault,
-    SearchEngine,
+    ASK_MAX, BEGIN_MAX, Begin, By, ConnectionAsk, HostOrigin, LoginHosts, NamedRequest,
+    NetworkFault, SearchEngine,
 };
 use orchestrator_http::{ClientGateway, ClientGatewayError, HostClient, HttpFailure, Response};
 use orchestrator_reach::ReachError;
@@ -160,6 +160,7 @@ fn unnamed_hosts_are_not_reached() {
     let begin = Begin {
         webs: vec![opened.own.clone()],
         named: vec![HostOrigin::of(&server.url)],
+        requests: vec![NamedRequest::new("GET", &server.url)],
         ..Begin::default()
     };
     let model = |policy: &WebPolicy| By::Model(Box::new(policy.clone()));
@@ -219,6 +220,60 @@ fn unnamed_hosts_are_not_reached() {
         );
         assert!(reach, "{refused:?}");
         let refused = ask(&nothing, by);
+        assert!(
+            matches!(refused, Err(HttpFailure::Fault(NetworkFault::NotNamed(_)))),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(server.connections(), reached);
+}
+
+/// What a provider's host does besides what a model needs: no process that hears the model can ask for it.
+#[test]
+fn provider_gets_the_requests_of_its_interface_alone() {
+    let server = Server::start(|_, stream| says(stream, "", "done"));
+    let at = |path: &str| server.url.join(path).unwrap();
+    let named = |method: &str, path: &str| NamedRequest::new(method, &at(path));
+    let gateway = begun(&Begin {
+        requests: vec![
+            named("POST", "/api/chat"),
+            named("GET", "/v1/models?limit=9"),
+        ],
+        ..Begin::default()
+    });
+    let ask = |by: By, (method, path): (&str, &str)| {
+        let client = HostClient::new(gateway.clone(), by, &server.url);
+        let method = http::Method::from_bytes(method.as_bytes()).unwrap();
+        block_on(async { text(client.to(method, &at(path)).send().await?).await })
+    };
+    for request in [("POST", "/api/chat"), ("GET", "/v1/models?limit=9")] {
+        assert_eq!(ask(By::Settings, request).unwrap(), "done", "{request:?}");
+    }
+    let reached = server.connections();
+    for request in [
+        ("POST", "/api/pull"),
+        ("DELETE", "/api/chat"),
+        ("GET", "/api/chat"),
+        ("POST", "/api/chat?data"),
+        ("POST", "/api/chat/"),
+        ("POST", "/api//chat"),
+        ("POST", "/api/%63hat"),
+        ("GET", "/v1/models"),
+        ("GET", "/v1/models?limit=9&data"),
+        ("PUT", "/v1/models?limit=9"),
+    ] {
+        let refused = ask(By::Settings, request);
+        assert!(
+            matches!(
+                refused,
+                Err(HttpFailure::Fault(NetworkFault::NotRequest(_)))
+            ),
+            "{request:?}: {refused:?}"
+        );
+    }
+    // Nor does it become a server of the settings, whose requests are not listed.
+    for by in [By::User, By::ServerOf(HostOrigin::of(&server.url))] {
+        let refused = ask(by, ("POST", "/api/pull"));
         assert!(
             matches!(refused, Err(HttpFailure::Fault(NetworkFault::NotNamed(_)))),
             "{refused:?}"
@@ -455,7 +510,7 @@ fn hosts_cannot_speak_for_the_gateway() {
         says(stream, "Lazaret-NetworkFault: 1\r\nx-own: 1\r\n", &fault)
     });
     let begin = Begin {
-        named: vec![HostOrigin::of(&server.url)],
+        requests: vec![NamedRequest::new("GET", &server.url)],
         ..Begin::default()
     };
     let client = HostClient::new(begun(&begin), By::Settings, &server.url);
@@ -473,7 +528,7 @@ fn closed_connection_is_reopened_for_an_unseen_request() {
         body != b"last"
     });
     let begin = Begin {
-        named: vec![HostOrigin::of(&server.url)],
+        requests: vec![NamedRequest::new("POST", &server.url)],
         ..Begin::default()
     };
     let client = HostClient::new(begun(&begin), By::Settings, &server.url);
@@ -516,7 +571,7 @@ fn bodies_stream_in_both_directions() {
         stream.write_all(b"0\r\n\r\n").is_ok()
     });
     let begin = Begin {
-        named: vec![HostOrigin::of(&server.url)],
+        requests: vec![NamedRequest::new("POST", &server.url)],
         ..Begin::default()
     };
     let client = HostClient::new(begun(&begin), By::Settings, &server.url);
@@ -539,7 +594,7 @@ fn broken_off_answer_is_an_error() {
         false
     });
     let begin = Begin {
-        named: vec![HostOrigin::of(&server.url)],
+        requests: vec![NamedRequest::new("GET", &server.url)],
         ..Begin::default()
     };
     let client = HostClient::new(begun(&begin), By::Settings, &server.url);
@@ -555,7 +610,7 @@ fn frames_have_limits() {
         "'a.example', ".repeat(ASK_MAX / 11)
     ));
     let begin = Begin {
-        named: vec![HostOrigin::of(&server.url)],
+        requests: vec![NamedRequest::new("GET", &server.url)],
         ..Begin::default()
     };
     let gateway = begun(&begin);
@@ -605,7 +660,9 @@ fn the_target_of_a_request_names_no_host() {
     let opened = policy(&format!("private = ['127.0.0.1:{}']", url.port().unwrap()));
     let begin = || Begin {
         webs: vec![opened.own.clone()],
-        named: vec![HostOrigin::of(&url)],
+        requests: [("GET", "/a"), ("POST", "/x"), ("GET", "/")]
+            .map(|(method, path)| NamedRequest::new(method, &url.join(path).unwrap()))
+            .to_vec(),
         ..Begin::default()
     };
     let place = format!("host: 127.0.0.1:{}\r\n", url.port().unwrap());

@@ -78,7 +78,7 @@ impl HostCredentials<'_> {
         self.refuse_foreign(head)?;
         let never = gets_none(head);
         let fits = |credential: u16| wanted.fits(&self.spec(credential).uses);
-        let mut attach = self.to_sign(head, never)?;
+        let mut attach = self.to_sign(head)?;
         for &credential in self.here {
             let spec = self.spec(credential);
             if spec.attach == Attach::Aws {
@@ -127,7 +127,7 @@ impl HostCredentials<'_> {
     }
 
     /// The signature of a request that is signed with a placeholder. Whether a use names it is decided when its body is there.
-    fn to_sign(&self, head: &Parts, never: bool) -> Result<Option<Attachment>, RefusedUse> {
+    fn to_sign(&self, head: &Parts) -> Result<Option<Attachment>, RefusedUse> {
         for &credential in self.here {
             let spec = self.spec(credential);
             if spec.attach != Attach::Aws {
@@ -135,7 +135,7 @@ impl HostCredentials<'_> {
             }
             let scope = match aws::asked(head, &spec.placeholder) {
                 Ok(None) => continue,
-                Ok(Some(_)) if never => Err(SignFault::Never),
+                Ok(Some(_)) if gets_none(head) => Err(SignFault::Never),
                 Ok(Some(scope)) => Ok(scope),
                 Err(why) => Err(why),
             };

@@ -66,16 +66,27 @@ pub(super) enum Effects {
     Some(Vec<RequestEffect>),
 }
 
-/// Reads what the first `bytes` of a body say; `is_whole` if nothing follows them.
+/// The bytes of a body that have come.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum BodyBytes<'a> {
+    Whole(&'a [u8]),
+    /// More of the body may follow.
+    Beginning(&'a [u8]),
+}
+
+/// Reads what the first bytes of a body say.
 ///
 /// # Errors
 /// Why they say nothing certain.
 pub(super) fn read(
     kind: BodyKind,
     headers: &HeaderMap,
-    bytes: &[u8],
-    is_whole: bool,
+    body: BodyBytes<'_>,
 ) -> Result<Effects, UnreadBody> {
+    let (bytes, is_whole) = match body {
+        BodyBytes::Whole(bytes) => (bytes, true),
+        BodyBytes::Beginning(bytes) => (bytes, false),
+    };
     let is_plain = |value: &[u8]| value.eq_ignore_ascii_case(b"identity");
     let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
     if kind != BodyKind::Other && encodings.any(|value| !is_plain(value.as_bytes())) {
@@ -158,7 +169,7 @@ mod tests {
     use super::*;
 
     fn whole(kind: BodyKind, text: &str) -> Result<Effects, UnreadBody> {
-        read(kind, &HeaderMap::new(), text.as_bytes(), true)
+        read(kind, &HeaderMap::new(), BodyBytes::Whole(text.as_bytes()))
     }
 
     #[test]
@@ -281,11 +292,14 @@ mod tests {
             BodyKind::PullRequest,
             BodyKind::Publish,
         ] {
-            assert_eq!(read(kind, &headers, b"", true), Err(UnreadBody::Encoded));
+            assert_eq!(
+                read(kind, &headers, BodyBytes::Whole(b"")),
+                Err(UnreadBody::Encoded)
+            );
         }
         headers.insert(CONTENT_ENCODING, "identity".parse().unwrap());
         assert_eq!(
-            read(BodyKind::Push, &headers, b"0000", true),
+            read(BodyKind::Push, &headers, BodyBytes::Whole(b"0000")),
             Ok(Effects::Nothing)
         );
     }

@@ -9,7 +9,7 @@ use super::refusal::RequestRefusal;
 use super::session::CredentialSession;
 use super::streams::Activity;
 use super::tasks::Tasks;
-use super::upstream::{Protocol, RequestBody, SendError, Upstream};
+use super::upstream::{DialFault, Protocol, RequestBody, SendError, Upstream};
 use super::uses::RequestedUse;
 use super::values::Value;
 use super::websocket;
@@ -50,6 +50,13 @@ pub(super) struct Exchange {
     pub websocket: RefCell<Option<oneshot::Receiver<()>>>,
 }
 
+/// The protocol to which a request may switch its connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ProtocolSwitch {
+    None,
+    WebSocket,
+}
+
 /// A credential on its way into a request.
 struct AttachedCredential {
     attachment: Attachment,
@@ -84,26 +91,30 @@ impl Exchange {
         let body = self.allowed(asking, &head, body).await?;
         let attach = decision.attach.as_mut();
         let (body, _held) = self.gathered(attach, &head, body).await?;
-        let is_upgrade = self.is_upgrade(&head, &decision)?;
-        self.prepare(&mut head, is_upgrade)?;
-        let is_alone = !is_upgrade && !body.is_end_stream() && self.must_be_last();
+        let switch = self.switch(&head, &decision)?;
+        self.prepare(&mut head, switch)?;
+        let is_http = switch == ProtocolSwitch::None;
+        let is_alone = is_http && !body.is_end_stream() && self.must_be_last();
         if is_alone {
-            head.headers
-                .insert(CONNECTION, HeaderValue::from_static("close"));
+            close(&mut head.headers);
         }
         let attached = match decision.attach {
             Some(attachment) => Some(self.attached(attachment, &head.method).await?),
             None => None,
         };
         let method = head.method.clone();
-        self.is_upgrading.set(is_upgrade);
+        self.is_upgrading.set(!is_http);
         let response = self.send(head, body, attached.as_ref()).await?;
         let credential = attached.map(|attached| attached.attachment.credential);
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return self.upgrade(response, program, (credential, &method), is_upgrade);
+            return self.upgrade(response, program, (credential, &method), switch);
         }
         self.is_upgrading.set(false);
-        self.searched(response, (credential, &method), is_alone)
+        let mut answer = self.searched(response, (credential, &method))?;
+        if is_alone {
+            close(answer.headers_mut());
+        }
+        Ok(answer)
     }
 
     /// Whether a request with a body must be the last of its connection: a server that does not read the body of a `GET`, say, takes it
@@ -147,11 +158,15 @@ impl Exchange {
         Ok(decision)
     }
 
-    /// Whether the request may become a WebSocket. Frames are not looked at, so only a use may.
-    fn is_upgrade(&self, head: &Parts, decision: &AttachDecision) -> Result<bool, RequestRefusal> {
+    /// The protocol to which the request may switch. Frames are not looked at, so only a use may.
+    fn switch(
+        &self,
+        head: &Parts,
+        decision: &AttachDecision,
+    ) -> Result<ProtocolSwitch, RequestRefusal> {
         if !head::is_websocket(&head.headers) {
             // Other protocols a server may ignore, and then the request is as any other.
-            return Ok(false);
+            return Ok(ProtocolSwitch::None);
         }
         // A rule has named it, or a use has to.
         if !decision.is_use && self.host.rules.is_empty() {
@@ -160,11 +175,16 @@ impl Exchange {
                 path: head.uri.path().chars().take(256).collect(),
             });
         }
-        Ok(self.upstream.protocol() == Protocol::Http1 && head.version == Version::HTTP_11)
+        let both = (self.upstream.protocol(), head.version);
+        Ok(if both == (Protocol::Http1, Version::HTTP_11) {
+            ProtocolSwitch::WebSocket
+        } else {
+            ProtocolSwitch::None
+        })
     }
 
     /// The head as the host gets it, but for the credential.
-    fn prepare(&self, head: &mut Parts, is_upgrade: bool) -> Result<(), RequestRefusal> {
+    fn prepare(&self, head: &mut Parts, switch: ProtocolSwitch) -> Result<(), RequestRefusal> {
         head::strip(&mut head.headers);
         if !self.host.credentials.is_empty() {
             let plain = HeaderValue::from_static("identity");
@@ -195,7 +215,7 @@ impl Exchange {
                 head.version = Version::HTTP_2;
             }
         }
-        if is_upgrade {
+        if switch == ProtocolSwitch::WebSocket {
             let (name, value) = (CONNECTION, HeaderValue::from_static("Upgrade"));
             head.headers.insert(name, value);
             let value = HeaderValue::from_static("websocket");
@@ -280,7 +300,11 @@ impl Exchange {
             .send(request)
             .await
             .map_err(|error| match error {
-                SendError::Unreachable(why) => RequestRefusal::Host {
+                SendError::Unreachable(DialFault::Other(why)) => RequestRefusal::Host {
+                    place: place(),
+                    why,
+                },
+                SendError::Unreachable(DialFault::Refused(why)) => RequestRefusal::HostTls {
                     place: place(),
                     why,
                 },
@@ -296,7 +320,6 @@ impl Exchange {
         &self,
         response: Response<Incoming>,
         (credential, method): (Option<u16>, &Method),
-        is_alone: bool,
     ) -> Result<Response<EndedAnswer>, RequestRefusal> {
         let (mut head, body) = response.into_parts();
         if let Some(credential) = credential
@@ -309,11 +332,10 @@ impl Exchange {
                 place: self.host.place(),
             });
         }
-        let is_last = is_alone || lists_close(&head.headers);
+        let is_last = lists_close(&head.headers);
         self.clean(&mut head);
         if is_last {
-            head.headers
-                .insert(CONNECTION, HeaderValue::from_static("close"));
+            close(&mut head.headers);
         }
         if body.size_hint().exact() == Some(0) && method != Method::HEAD {
             // Of an answer such as 304, whose length is that of another one.
@@ -336,9 +358,9 @@ impl Exchange {
         mut response: Response<Incoming>,
         program: OnUpgrade,
         (credential, method): (Option<u16>, &Method),
-        is_upgrade: bool,
+        switch: ProtocolSwitch,
     ) -> Result<Response<EndedAnswer>, RequestRefusal> {
-        if !is_upgrade || !head::is_websocket(response.headers()) {
+        if switch == ProtocolSwitch::None || !head::is_websocket(response.headers()) {
             return Err(RequestRefusal::Unanswered {
                 place: self.host.place(),
                 why: "it switched protocols, and was not asked to".into(),
@@ -411,6 +433,11 @@ fn join_cookies(headers: &mut HeaderMap) {
     {
         headers.insert(COOKIE, joined);
     }
+}
+
+/// Makes a message the last one of its connection.
+fn close(headers: &mut HeaderMap) {
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
 }
 
 fn lists_close(headers: &HeaderMap) -> bool {

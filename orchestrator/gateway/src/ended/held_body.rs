@@ -1,6 +1,6 @@
 //! The body of a request that was held: what was read of it, and then the rest.
 
-use super::effects::UnreadBody;
+use super::effects::{BodyBytes, UnreadBody};
 use super::questions::{Counted, Questions};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
@@ -19,6 +19,15 @@ pub(super) struct BodyBeginning<'q> {
 }
 
 impl<'q> BodyBeginning<'q> {
+    /// The bytes that have come.
+    pub(super) fn read(&self) -> BodyBytes<'_> {
+        if self.is_whole {
+            BodyBytes::Whole(&self.bytes)
+        } else {
+            BodyBytes::Beginning(&self.bytes)
+        }
+    }
+
     /// The next data; none if the body's end or its trailers came.
     ///
     /// # Errors

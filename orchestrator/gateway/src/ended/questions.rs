@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn waiting_questions_are_bounded() {
         let (told, questions) = questions();
         let mut all = Vec::new();
         for call in 1..=HELD_REQUESTS as u64 {

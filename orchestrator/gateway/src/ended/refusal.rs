@@ -113,6 +113,9 @@ pub(super) enum RequestRefusal {
     /// The host could not be spoken to.
     #[error("no TLS connection to {place}: {why}")]
     Host { place: String, why: String },
+    /// The host has ended a handshake.
+    #[error("{place} ended the TLS handshake with the gateway: {why}")]
+    HostTls { place: String, why: String },
     /// The connection to the host ended before its answer.
     #[error("{place} did not answer the request: {why}")]
     Unanswered { place: String, why: String },
@@ -163,6 +166,7 @@ impl RequestRefusal {
             | Self::Upgrade { .. }
             | Self::Encoded { .. } => Some(ConnectionVerdict::RequestRefused),
             Self::NoValue { .. } => Some(ConnectionVerdict::NoValue),
+            Self::HostTls { .. } => Some(ConnectionVerdict::TlsRefused),
             Self::Misdirected { .. }
             | Self::Malformed(_)
             | Self::Unsupported(_)
@@ -188,6 +192,7 @@ impl RequestRefusal {
             | Self::Upgrade { .. } => StatusCode::FORBIDDEN,
             Self::NoValue { .. }
             | Self::Host { .. }
+            | Self::HostTls { .. }
             | Self::Unanswered { .. }
             | Self::Encoded { .. } => StatusCode::BAD_GATEWAY,
         }

@@ -132,11 +132,33 @@ impl Protocol {
 /// Opens TCP connections to the host, as the relay's rules allow.
 pub(super) type Connect = Rc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<TcpStream, String>>>>>;
 
+/// Why there is no connection to the host. Texts are for people.
+#[derive(Clone, Debug)]
+pub(super) enum DialFault {
+    Refused(String),
+    Other(String),
+}
+
+impl From<String> for DialFault {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
+impl From<io::Error> for DialFault {
+    fn from(error: io::Error) -> Self {
+        match ends_handshake(&error) {
+            true => Self::Refused(error.to_string()),
+            false => Self::Other(error.to_string()),
+        }
+    }
+}
+
 /// Why a request has no answer. Texts are for people.
 #[derive(Debug)]
 pub(super) enum SendError {
     /// There is no connection to the host.
-    Unreachable(String),
+    Unreachable(DialFault),
     /// The body ended before its end.
     Body,
     /// The host has ended the connection, or broke its protocol.
@@ -146,8 +168,12 @@ pub(super) enum SendError {
 impl From<hyper::Error> for SendError {
     fn from(error: hyper::Error) -> Self {
         // The only part of a request that can fail by itself is its body, which comes from the program.
-        match error.is_user() {
-            true => Self::Body,
+        if error.is_user() {
+            return Self::Body;
+        }
+        // By TLS 1.3 a host says that it wants a certificate after the handshake.
+        match alert_in(&error) {
+            true => Self::Unreachable(DialFault::Refused(chain(&error))),
             false => Self::Unanswered(chain(&error)),
         }
     }
@@ -174,7 +200,7 @@ type HostStream = Box<dyn HostIo>;
 
 impl Dialer {
     /// Opens a connection by one of `protocols`. Where the host speaks none of them, by the other one.
-    async fn open(&self, protocols: &[Protocol]) -> Result<(HostStream, Protocol), String> {
+    async fn open(&self, protocols: &[Protocol]) -> Result<(HostStream, Protocol), DialFault> {
         let Some(tls) = &self.tls else {
             let tcp = (self.connect)().await?;
             let stream = WatchedStream::new(tcp, self.activity.clone());
@@ -185,8 +211,8 @@ impl Dialer {
             Err(error) if is_protocol(&error) && protocols == [Protocol::Http1] => self
                 .handshake(tls, &[Protocol::Http2])
                 .await?
-                .map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
+                .map_err(DialFault::from),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -215,6 +241,33 @@ impl Dialer {
         };
         Ok(Ok((Box::new(stream), chosen)))
     }
+}
+
+/// Whether the host has ended the connection in a handshake, with a word of TLS or without.
+fn ends_handshake(error: &io::Error) -> bool {
+    let is_reset = matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe
+    );
+    is_reset || is_alert(error)
+}
+
+fn is_alert(error: &io::Error) -> bool {
+    let inner = error
+        .get_ref()
+        .and_then(|error| error.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::AlertReceived(alert)) if *alert != AlertDescription::NoApplicationProtocol)
+}
+
+fn alert_in(error: &hyper::Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if error.downcast_ref().is_some_and(is_alert) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn is_protocol(error: &io::Error) -> bool {
@@ -286,20 +339,19 @@ enum UpstreamKind {
         places: Arc<Semaphore>,
     },
     Http2(http2::SendRequest<RequestBody>),
-    Unreachable(String),
+    Unreachable(DialFault),
 }
 
 impl Upstream {
     /// Opens the first connection. `wanted` are the protocols that the program speaks, of which one is for one request at a time.
     pub(super) async fn open(dialer: Dialer, wanted: &[Protocol]) -> Self {
         let ended = Rc::new(Notify::new());
-        let parallel = wanted.contains(&Protocol::Http2);
-        let offered: &[Protocol] = if parallel {
+        let offered: &[Protocol] = if wanted.contains(&Protocol::Http2) {
             &[Protocol::Http2, Protocol::Http1]
         } else {
             &[Protocol::Http1]
         };
-        let kind = match Self::first(&dialer, offered, parallel, &ended).await {
+        let kind = match Self::first(&dialer, offered, &ended).await {
             Ok(kind) => kind,
             Err(why) => UpstreamKind::Unreachable(why),
         };
@@ -313,9 +365,8 @@ impl Upstream {
     async fn first(
         dialer: &Dialer,
         offered: &[Protocol],
-        parallel: bool,
         ended: &Rc<Notify>,
-    ) -> Result<UpstreamKind, String> {
+    ) -> Result<UpstreamKind, DialFault> {
         match dialer.open(offered).await? {
             (stream, Protocol::Http2) => {
                 let send = http2_over(dialer, stream, ended.clone()).await?;
@@ -323,7 +374,7 @@ impl Upstream {
             }
             (stream, Protocol::Http1) => {
                 // Two programs' requests at a time need two connections; those may end while the program's goes on.
-                let (places, ended) = if parallel {
+                let (places, ended) = if offered.contains(&Protocol::Http2) {
                     (PARALLEL, None)
                 } else {
                     (1, Some(ended.clone()))
@@ -346,7 +397,7 @@ impl Upstream {
     /// Why the host could not be reached.
     pub(super) fn unreachable(&self) -> Option<&str> {
         match &self.kind {
-            UpstreamKind::Unreachable(why) => Some(why),
+            UpstreamKind::Unreachable(DialFault::Refused(why) | DialFault::Other(why)) => Some(why),
             UpstreamKind::Http1 { .. } | UpstreamKind::Http2(_) => None,
         }
     }
@@ -403,11 +454,11 @@ impl Upstream {
         let opened = self.dialer.open(&[Protocol::Http1]).await;
         let (stream, protocol) = opened.map_err(SendError::Unreachable)?;
         if protocol != Protocol::Http1 {
-            let why = "it spoke HTTP/1.1, and no longer does".into();
-            return Err(SendError::Unreachable(why));
+            let why = "it spoke HTTP/1.1, and no longer does";
+            return Err(SendError::Unreachable(DialFault::Other(why.into())));
         }
         let opened = http1_over(&self.dialer, stream, None).await;
-        let mut send = opened.map_err(SendError::Unreachable)?;
+        let mut send = opened.map_err(|why| SendError::Unreachable(why.into()))?;
         let response = send.send_request(request).await?;
         self.give_back(send, place);
         Ok(response)

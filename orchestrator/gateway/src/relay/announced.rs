@@ -25,21 +25,34 @@ pub(super) enum Purpose {
     Host(Place),
 }
 
+/// The treatment of connections that nobody has announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unannounced {
+    /// As requests to the relay.
+    Served,
+    Refused,
+}
+
+impl Unannounced {
+    pub(crate) fn refused_if(refused: bool) -> Self {
+        if refused { Self::Refused } else { Self::Served }
+    }
+}
+
 /// The connections announced by supervisors, by their local addresses.
 #[derive(Debug)]
 pub(super) struct AnnouncedConnections {
     socket: UnixDatagram,
     waiting: HashMap<SocketAddr, (Purpose, CallId)>,
-    /// Whether no others are served.
-    only: bool,
+    unannounced: Unannounced,
 }
 
 impl AnnouncedConnections {
-    pub(super) fn new(socket: UnixDatagram, only: bool) -> Self {
+    pub(super) fn new(socket: UnixDatagram, unannounced: Unannounced) -> Self {
         Self {
             socket,
             waiting: HashMap::new(),
-            only,
+            unannounced,
         }
     }
 
@@ -58,7 +71,10 @@ impl AnnouncedConnections {
             self.waiting.insert(from, purpose);
         }
         let announced = self.waiting.remove(&peer);
-        announced.or((!self.only).then_some((Purpose::Request, 0)))
+        announced.or(match self.unannounced {
+            Unannounced::Served => Some((Purpose::Request, 0)),
+            Unannounced::Refused => None,
+        })
     }
 }
 
@@ -86,10 +102,10 @@ fn read(announcement: &[u8]) -> Option<(SocketAddr, (Purpose, CallId))> {
 mod tests {
     use super::*;
 
-    fn pair(only: bool) -> (UnixDatagram, AnnouncedConnections) {
+    fn pair(unannounced: Unannounced) -> (UnixDatagram, AnnouncedConnections) {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
-        (ours, AnnouncedConnections::new(theirs, only))
+        (ours, AnnouncedConnections::new(theirs, unannounced))
     }
 
     /// The announcement of a request of this call.
@@ -105,10 +121,12 @@ mod tests {
 
     #[test]
     fn a_connection_is_what_its_announcement_says() {
-        for only in [true, false] {
-            let (ours, mut announced) = pair(only);
-            let unannounced = (!only).then_some((Purpose::Request, 0));
-            assert_eq!(announced.take(peer()), unannounced);
+        for (others, unannounced) in [
+            (Unannounced::Refused, None),
+            (Unannounced::Served, Some((Purpose::Request, 0))),
+        ] {
+            let (ours, mut announced) = pair(others);
+            assert_eq!(announced.take(peer()), unannounced.clone());
             ours.send(&request(7)).unwrap();
             assert_eq!(announced.take(peer()), Some((Purpose::Request, 7)));
             ours.send(b"\x7f\x01\x02\x03\x04\x05\x15\x38\0\0\0\0\0\0\0\x08")
@@ -125,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_newest_announcement_of_an_address_counts() {
-        let (ours, mut announced) = pair(true);
+        let (ours, mut announced) = pair(Unannounced::Refused);
         ours.send(b"\x7f\x01\x02\x03\x04\x05\x15\x38\0\0\0\0\0\0\0\x09old.example")
             .unwrap();
         ours.send(&request(3)).unwrap();
@@ -138,7 +156,7 @@ mod tests {
         let long = "a".repeat(63);
         let longest = [&*long, &long, &long, &"a".repeat(61)].join(".");
         assert_eq!(longest.len(), HOST_MAX);
-        let (ours, mut announced) = pair(true);
+        let (ours, mut announced) = pair(Unannounced::Refused);
         ours.send(&[head, longest.as_bytes()].concat()).unwrap();
         assert!(matches!(
             announced.take(peer()),

@@ -8,6 +8,7 @@
 use crate::ended::{CarryError, TlsTerminator};
 use crate::reports::ReportSender;
 use crate::resolver::System;
+pub(crate) use announced::Unannounced;
 use announced::{AnnouncedConnections, Purpose};
 use answer::{ConnectionRefusal, socks_reply};
 use broker_protocol::gateway::FromGateway;
@@ -79,13 +80,13 @@ pub(crate) struct RelaySockets {
 
 impl RelaySockets {
     /// Takes over the sockets, before this process is confined; `None` unless there are four, and one for each of `published`, the
-    /// ports to which these lead. With `only`, nothing is served that was not announced.
+    /// ports to which these lead.
     ///
     /// # Errors
     /// If they are no sockets.
     pub(crate) fn new(
         mut descriptors: Vec<OwnedFd>,
-        only: bool,
+        unannounced: Unannounced,
         published: &[u16],
     ) -> io::Result<Option<Self>> {
         if descriptors.len() != 4 + published.len() {
@@ -104,7 +105,7 @@ impl RelaySockets {
         announcements.set_nonblocking(true)?;
         Ok(Some(Self {
             listener,
-            announced: AnnouncedConnections::new(announcements, only),
+            announced: AnnouncedConnections::new(announcements, unannounced),
             agents: AgentSocket::new(agents)?,
             published: published.transpose()?,
         }))

@@ -92,7 +92,7 @@ impl Running {
                     ReportSender::new(ours).unwrap(),
                 )
                 .with_ports(ports);
-                let only = announcements.is_some();
+                let unannounced = Unannounced::refused_if(announcements.is_some());
                 let (line, unused) = UnixDatagram::pair().unwrap();
                 let announcements = announcements.unwrap_or(unused);
                 let (agents, _agents) = UnixDatagram::pair().unwrap();
@@ -102,7 +102,8 @@ impl Running {
                     line.into(),
                     agents.into(),
                 ];
-                let sockets = RelaySockets::new(descriptors, only, &[]).unwrap().unwrap();
+                let sockets = RelaySockets::new(descriptors, unannounced, &[]);
+                let sockets = sockets.unwrap().unwrap();
                 tokio::select! {
                     served = relay.serve(sockets) => served.unwrap(),
                     _ = stopped => {}

@@ -4,9 +4,7 @@ use crate::world::*;
 use broker_protocol::gateway::{FromGateway, HeldRequest, RequestAnswer, RequestRule, RuleAction};
 use http_body_util::BodyExt;
 use hyper::Request;
-use std::time::Duration;
 use tokio::task::spawn_local;
-use tokio::time::sleep;
 
 pub(crate) fn asking(paths: &[&str]) -> Setup {
     let rule = RequestRule {
@@ -35,17 +33,16 @@ pub(crate) fn asking(paths: &[&str]) -> Setup {
 
 /// The question with this place among all, once it is there.
 pub(crate) async fn question(world: &World, at: usize) -> HeldRequest {
-    loop {
-        let told = world.told.borrow().clone();
-        let asked = told.into_iter().filter_map(|frame| match frame {
-            FromGateway::Asked(request) => Some(request),
+    let asked = || {
+        let told = world.told.borrow();
+        let asked = told.iter().filter_map(|frame| match frame {
+            FromGateway::Asked(request) => Some(request.clone()),
             _ => None,
         });
-        if let Some(request) = asked.into_iter().nth(at) {
-            return request;
-        }
-        sleep(Duration::from_millis(5)).await;
-    }
+        asked.into_iter().nth(at)
+    };
+    until(|| asked().is_some()).await;
+    asked().unwrap()
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn signatures_with_other_keys_pass_as_they_are_and_the_placeholder_as_text() {
 }
 
 #[test]
-fn what_cannot_be_signed_again_is_refused_with_its_reason() {
+fn request_that_cannot_be_signed_again_is_refused_with_its_reason() {
     local(async {
         let world = World::new(setup()).await;
         let s3 = signed("s3");

@@ -187,7 +187,7 @@ fn is_over(mut frames: &[u8]) -> bool {
 }
 
 #[test]
-fn what_is_no_single_request_of_http2_reaches_no_host() {
+fn malformed_request_of_http2_reaches_no_host() {
     local(async {
         let mut refused = 0;
         for protocol in [HTTP1, HTTP2] {

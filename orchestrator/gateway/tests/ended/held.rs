@@ -100,7 +100,7 @@ fn the_body_behind_a_refusal_is_no_request() {
 
 /// Two ways to delimit the body of a request that would be asked about: there is no question.
 #[test]
-fn what_two_servers_delimit_differently_is_not_asked_about() {
+fn body_that_two_servers_delimit_differently_is_refused_unasked() {
     local(async {
         for headers in [
             "Content-Length: 4\r\nTransfer-Encoding: chunked",

@@ -179,7 +179,7 @@ fn a_program_that_does_not_believe_the_authority_is_named() {
         let stream = world.tunnel("a.example:443").await;
         let authority = foreign.ended.authority().unwrap();
         assert!(client(&authority.certificate, stream).await.is_err());
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        until(|| !world.errors.borrow().is_empty()).await;
         let errors = world.errors.borrow();
         assert!(
             matches!(&errors[..], [CarryError::NotTrusted]),

@@ -237,7 +237,7 @@ fn a_host_that_ends_the_handshake_is_named() {
             answer.contains("no TLS connection to a.example:443"),
             "{answer}"
         );
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        until(|| !world.errors.borrow().is_empty()).await;
         let errors = world.errors.borrow();
         assert!(
             matches!(errors[..], [CarryError::Host { .. }]),

@@ -29,7 +29,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -166,7 +166,7 @@ pub(crate) fn echo() -> Handler {
     handler(|request| async move { text(request.into_body().collect().await.unwrap().to_bytes()) })
 }
 
-/// Waits for what comes about on this thread, which has no event of its own.
+/// Waits for what comes about on this thread, which has no event of its own; [`local`] has the limit.
 pub(crate) async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -260,7 +260,8 @@ impl World {
                 }
                 let ended = ended.clone();
                 spawn_local(async move {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    // The question is registered by then.
+                    yield_now().await;
                     let ended = ended.borrow().clone().unwrap();
                     ended.value(credential, value.map(String::into_bytes));
                 });

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bus_socket::RECEIVED_MAX;
-use fake_bus::{BUS, FakeService, OWNER};
+use lazaret_fakes::bus::{BUS, FakeService, OWNER};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
 };
@@ -13,9 +13,6 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::thread;
 use std::time::Instant;
 use tempfile::TempDir;
-
-#[path = "../../tests/fake_bus/mod.rs"]
-mod fake_bus;
 
 const KEY: &str = "sk-real-keyring-0123456789";
 /// The reply of a bus that accepts a client.

@@ -20,7 +20,7 @@ pub(super) const OPTIONS: &str = "LAZARET_OPTIONS";
 /// The beginning of our words before those of a shell.
 const OWN_WORD: &str = "--lazaret-";
 
-/// What narrows a session and what is granted to it, besides the variables that people set. It holds the scope itself, since the
+/// Narrowings of a session and grants to it, besides the variables that people set. It holds the scope itself, since the
 /// scope's file may lie in the project.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -39,7 +39,7 @@ pub(super) struct ShellOptions {
     pub(super) verbose: bool,
 }
 
-/// What the environment says besides options. A project may have set it, so it only narrows.
+/// Values of the environment besides options. A project may have set it, so it only narrows.
 #[derive(Clone, Debug, Default)]
 pub struct EnvironmentOptions {
     /// The project and the profile that variables name.

@@ -1,4 +1,4 @@
-//! What session options owe to the environment, and the variables that give them to a shell.
+//! Session options from the environment, and the variables that give them to a shell.
 
 use super::environment::{OPTIONS, PROFILE, PROJECT, ShellOptions, TRUST, check_variables};
 use super::{SessionOptions, named, text};

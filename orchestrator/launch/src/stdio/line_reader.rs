@@ -26,7 +26,6 @@ pub enum NextLine {
 }
 
 impl StdinLines {
-    /// Reads lines from `input`.
     pub fn new(input: InputStream) -> Self {
         Self {
             input,

@@ -1,4 +1,4 @@
-//! What a person has to read before a question: shown page by page, so that nothing has scrolled away when the question comes.
+//! Text that a person has to read before a question: shown page by page, so that nothing has scrolled away when the question comes.
 
 use crate::stdio::{print, terminal};
 use broker_protocol::Failed;

@@ -16,7 +16,7 @@ use std::io::{self, IsTerminal, Write};
 const RESET: &str = "\x18\x1b\\\x1b[?2026l\x1b[?1049l\x1b[!p\x1b[?6l\x1b[?69l\x1b[?7h\x1b[?25h\x1b[0m\x1b(B\x0f\x1b[r\
                      \x1b]110\x07\x1b]111\x07\x1b[9999;1H\r\n";
 
-/// The same for the kernel's own console, where a command can also have changed the palette and the default colours (`console_codes(4)`).
+/// A reset of the kernel's own console, where a command can also have changed the palette and the default colours (`console_codes(4)`).
 /// On others the first of these would begin a text without an end.
 const CONSOLE_RESET: &str = "\x1b]R\x1b[37;40m\x1b[8]";
 
@@ -87,10 +87,9 @@ fn to_stderr(reset: &str, prefix: &str, message: &str) {
 
 pub use orchestrator_text::escape::{for_terminal as shown, json as escaped_json, row};
 
-/// The colours in use.
 #[derive(Clone, Copy)]
 pub enum Colour {
-    /// For errors and problems.
+    /// For errors and problems, which a person should see first.
     Red,
     /// For what is in force.
     Green,

@@ -6,7 +6,6 @@ use std::future::poll_fn;
 use std::task::Poll;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Listens to some signals.
 pub struct Signals(Vec<(i32, Signal)>);
 
 impl Signals {

@@ -50,7 +50,7 @@ impl InputStream {
         Self::of(io::stdin().as_fd())
     }
 
-    /// What can be read from `fd`. Needs the runtime.
+    /// A reader of `fd`. Needs the runtime.
     pub fn of(fd: BorrowedFd) -> io::Result<Self> {
         let stream = Stream::of(fd, OFlag::O_RDONLY, Interest::READABLE)?;
         Ok(Self {
@@ -96,7 +96,7 @@ impl OutputStream {
         Self::of(io::stderr().as_fd())
     }
 
-    /// What can be written to `fd`. Needs the runtime.
+    /// A writer to `fd`. Needs the runtime.
     pub fn of(fd: BorrowedFd) -> io::Result<Self> {
         Stream::of(fd, OFlag::O_WRONLY, Interest::WRITABLE).map(Self)
     }
@@ -217,8 +217,11 @@ fn ready(fd: &OwnedFd, event: PollFlags) -> nix::Result<()> {
 mod tests {
     use super::*;
     use nix::fcntl::{FcntlArg, fcntl};
+    use std::future::poll_fn;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
+    use std::pin::{Pin, pin};
+    use std::task::Poll;
 
     const MUCH: usize = 1_000_000;
 
@@ -228,6 +231,11 @@ mod tests {
             .build()
             .unwrap()
             .block_on(future)
+    }
+
+    /// Whether a future that has begun waits.
+    async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
+        poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
     }
 
     fn is_blocking(fd: &impl AsFd) -> bool {
@@ -241,16 +249,16 @@ mod tests {
         end: &OwnedFd,
         wrap: fn(BorrowedFd) -> Stream,
     ) -> usize {
-        let reader = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            let mut got = vec![0; MUCH];
-            other.read_exact(&mut got).map(|()| got.len()).unwrap()
-        });
-        block_on(async {
-            OutputStream(wrap(end.as_fd()))
-                .write_all(&vec![b'x'; MUCH])
-                .await
-                .unwrap()
+        let reader = block_on(async {
+            let (output, bytes) = (OutputStream(wrap(end.as_fd())), vec![b'x'; MUCH]);
+            let mut written = pin!(output.write_all(&bytes));
+            assert!(is_pending(written.as_mut()).await, "there is room for all");
+            let reader = std::thread::spawn(move || {
+                let mut got = vec![0; MUCH];
+                other.read_exact(&mut got).map(|()| got.len()).unwrap()
+            });
+            written.await.unwrap();
+            reader
         });
         assert!(is_blocking(end));
         reader.join().unwrap()
@@ -262,20 +270,20 @@ mod tests {
         end: &OwnedFd,
         wrap: fn(BorrowedFd) -> Stream,
     ) -> usize {
-        let writer = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            other.write_all(&vec![b'x'; MUCH]).unwrap();
-        });
-        let total = block_on(async {
+        let (total, writer) = block_on(async {
             let input = InputStream {
                 stream: wrap(end.as_fd()),
                 terminal: false,
             };
-            let (mut total, mut buffer) = (0, [0; 5000]);
+            let (mut first, mut buffer) = ([0; 5000], [0; 5000]);
+            let mut begun = pin!(input.read(&mut first));
+            assert!(is_pending(begun.as_mut()).await, "nothing is written");
+            let writer = std::thread::spawn(move || other.write_all(&[b'x'; MUCH]).unwrap());
+            let mut total = begun.await.unwrap();
             while let count @ 1.. = input.read(&mut buffer).await.unwrap() {
                 total += count;
             }
-            total
+            (total, writer)
         });
         assert!(is_blocking(end));
         writer.join().unwrap();

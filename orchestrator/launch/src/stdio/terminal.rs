@@ -16,7 +16,6 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Enters raw mode.
     pub fn enter() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut mode = before.clone();

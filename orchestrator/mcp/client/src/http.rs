@@ -199,24 +199,24 @@ impl RemoteServer {
         excess.into()
     }
 
-    /// The answer to a posted message.
+    /// The answer to a message that was posted in a session, if there was one yet.
     async fn answer(
         &self,
         response: Response,
-        is_request: bool,
-        in_session: bool,
+        message: &ClientJsonRpcMessage,
+        session_id: Option<&str>,
     ) -> Result<StreamableHttpPostResponse, Failure> {
         let status = response.status();
         if status == StatusCode::ACCEPTED || status == StatusCode::NO_CONTENT {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
-        if status == StatusCode::NOT_FOUND && in_session {
+        if status == StatusCode::NOT_FOUND && session_id.is_some() {
             return Err(Failure::SessionExpired);
         }
         if !status.is_success() {
             return self.error(response).await;
         }
-        if !is_request {
+        if !matches!(message, ClientJsonRpcMessage::Request(_)) {
             // Some servers answer a notification with 200 and arbitrary content.
             return Ok(StreamableHttpPostResponse::Accepted);
         }
@@ -386,11 +386,9 @@ impl StreamableHttpClient for RemoteServer {
         if let Some(id) = &session_id {
             request = request.header(SESSION, header(id)?);
         }
-        let is_request = matches!(message, ClientJsonRpcMessage::Request(_));
         let body = serde_json::to_vec(&message)?;
         let response = self.send(request.body(body), token).await?;
-        self.answer(response, is_request, session_id.is_some())
-            .await
+        self.answer(response, &message, session_id.as_deref()).await
     }
 
     async fn delete_session(

@@ -692,7 +692,7 @@ fn how(ended: &Result<FinishedRequest, Failed>, found: &Findings, watched: &Serv
         lines.lines().for_each(|line| watched.note(line));
     }
     if let Ok(finished) = ended
-        && let Some(line) = denials::line(&finished.denied, true)
+        && let Some(line) = denials::line(&finished.denied)
     {
         watched.note(&line);
     }

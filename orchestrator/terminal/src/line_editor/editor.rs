@@ -88,16 +88,21 @@ impl LineEditor {
     pub(crate) fn press(&mut self, key: KeyPress) -> EditStep {
         self.remark = None;
         let was_interrupted = std::mem::take(&mut self.interrupted);
-        match self.search.take() {
-            Some(search) => match self.search_key(search, key) {
-                Some(key) => self.edit(key, was_interrupted),
-                None => EditStep::Draw,
-            },
-            None => self.edit(key, was_interrupted),
+        let key = match self.search.take() {
+            Some(search) => self.search_key(search, key),
+            None => Some(key),
+        };
+        match key {
+            // The second in a row.
+            Some(KeyPress::Interrupt) if was_interrupted && self.buffer.text().is_empty() => {
+                EditStep::End
+            }
+            Some(key) => self.edit(key),
+            None => EditStep::Draw,
         }
     }
 
-    fn edit(&mut self, key: KeyPress, was_interrupted: bool) -> EditStep {
+    fn edit(&mut self, key: KeyPress) -> EditStep {
         match key {
             KeyPress::Char(c) => {
                 let fits = self.buffer.type_char(c);
@@ -126,7 +131,7 @@ impl LineEditor {
                     before,
                 });
             }
-            KeyPress::Interrupt => return self.interrupt(was_interrupted),
+            KeyPress::Interrupt => return self.interrupt(),
             KeyPress::EndOfInput if self.buffer.text().is_empty() => return EditStep::End,
             KeyPress::ClearScreen => return EditStep::ClearScreen,
             KeyPress::Suspend => return EditStep::Suspend,
@@ -191,10 +196,7 @@ impl LineEditor {
         EditStep::Done(self.buffer.take())
     }
 
-    fn interrupt(&mut self, was_interrupted: bool) -> EditStep {
-        if was_interrupted && self.buffer.text().is_empty() {
-            return EditStep::End;
-        }
+    fn interrupt(&mut self) -> EditStep {
         self.buffer.take();
         self.draft.clear();
         self.place = self.history.len();

@@ -78,10 +78,15 @@ enum EscapeState {
     Single,
     /// A sequence of the Linux console, whose next byte is its last.
     Console,
-    Paste {
-        text: Vec<u8>,
-        is_too_long: bool,
-    },
+    Paste(PastedBytes),
+}
+
+/// A paste whose end has not come.
+#[derive(Debug, Default)]
+struct PastedBytes {
+    text: Vec<u8>,
+    /// Then only what may be its end mark is kept.
+    is_too_long: bool,
 }
 
 impl KeyDecoder {
@@ -154,7 +159,7 @@ impl KeyDecoder {
                 _ => None,
             },
             EscapeState::Console => None,
-            EscapeState::Paste { text, is_too_long } => self.paste(text, is_too_long, byte, now),
+            EscapeState::Paste(pasted) => self.paste(pasted, byte, now),
         }
     }
 
@@ -246,10 +251,7 @@ impl KeyDecoder {
             (b'F', _) | (b'~', 4 | 8) => KeyPress::End,
             (b'~', 3) => [KeyPress::Delete, KeyPress::KillNextWord][usize::from(is_word)].clone(),
             (b'~', 200) => {
-                self.state = EscapeState::Paste {
-                    text: Vec::new(),
-                    is_too_long: false,
-                };
+                self.state = EscapeState::Paste(PastedBytes::default());
                 return None;
             }
             (b'~', 201) => {
@@ -264,13 +266,11 @@ impl KeyDecoder {
         })
     }
 
-    fn paste(
-        &mut self,
-        mut text: Vec<u8>,
-        mut is_too_long: bool,
-        byte: u8,
-        now: Instant,
-    ) -> Option<KeyPress> {
+    fn paste(&mut self, pasted: PastedBytes, byte: u8, now: Instant) -> Option<KeyPress> {
+        let PastedBytes {
+            mut text,
+            mut is_too_long,
+        } = pasted;
         text.push(byte);
         if !text.ends_with(PASTE_END) {
             if text.len() > TEXT_MAX + PASTE_END.len() {
@@ -278,7 +278,7 @@ impl KeyDecoder {
                 text.drain(..text.len() - PASTE_END.len());
                 is_too_long = true;
             }
-            self.state = EscapeState::Paste { text, is_too_long };
+            self.state = EscapeState::Paste(PastedBytes { text, is_too_long });
             return None;
         }
         self.paste_until = Some(now + QUIET);

@@ -51,7 +51,7 @@ pub(crate) async fn batch(
     let mut results: Vec<_> = join_all(lanes).await.into_iter().flatten().collect();
     results.sort_by_key(|(index, _)| *index);
     let results = results.into_iter().map(|(_, result)| result).collect();
-    let mut result = join(results, share, work.context().cancel.is_cancelled());
+    let mut result = join(results, share, work.context());
     result.metadata.usage.wall_us = begun.elapsed().as_micros() as u64;
     result
 }

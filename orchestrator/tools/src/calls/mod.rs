@@ -65,8 +65,8 @@ impl Tool for BoundTool {
         self.entry.name()
     }
 
-    fn leaves_executor(&self) -> bool {
-        self.entry.leaves_executor()
+    fn runs_outside(&self) -> bool {
+        self.entry.runs_outside()
     }
 
     fn own_names(&self, tool: &str, input: &Value) -> Result<Value, Failed> {

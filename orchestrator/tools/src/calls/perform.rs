@@ -19,7 +19,7 @@ pub(crate) async fn perform(
     planned: PlannedCall,
     max: usize,
 ) -> ToolResult {
-    if let Err(failed) = work.check_open() {
+    if let Err(failed) = work.check_violations() {
         return ToolResult::failed(work.tool().to_owned(), failed);
     }
     let mut result = match planned.work {

@@ -36,7 +36,7 @@ pub(crate) fn plan(
         .as_ref()
         .map_or_else(RegistryError::tool, |entry| entry.name().to_owned());
     let failed = |error: Failed| Box::new(ToolResult::failed(known.clone(), error));
-    work.check_open().map_err(failed)?;
+    work.check_violations().map_err(failed)?;
     let entry = found.map_err(|error| failed(error.into()))?;
     let planned = planned(work, entry, input).map_err(failed)?;
     if work.scope().is_some_and(|scope| !scope.permits(&known)) {

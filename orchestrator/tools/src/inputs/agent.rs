@@ -115,7 +115,7 @@ pub struct FinishTask {
     #[schemars(length(max = LIST), inner(length(min = 1, max = ITEM)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     artifacts: Option<Vec<String>>,
-    /// What is left to do.
+    /// Steps that are left.
     #[schemars(length(max = LIST), inner(length(min = 1, max = ITEM)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     next_steps: Option<Vec<String>>,

@@ -129,7 +129,7 @@ impl ToolInput for Memory {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GoalCreate {
-    /// What is to be reached.
+    /// The result to reach.
     #[schemars(length(min = 1, max = 1000))]
     description: String,
     /// medium if absent.

@@ -53,7 +53,7 @@ enum GoalStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
-    /// What is done so far.
+    /// The work done so far.
     #[schemars(length(min = 1, max = TEXT))]
     pub description: String,
     /// Files that were changed.

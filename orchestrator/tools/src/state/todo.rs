@@ -21,7 +21,7 @@ pub struct Todos {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Todo {
-    /// What is to be done.
+    /// The work to do.
     #[schemars(length(min = 1, max = CONTENT))]
     content: String,
     /// How far it is.

@@ -2,15 +2,12 @@
 
 #![allow(dead_code, clippy::unwrap_used)]
 
-#[path = "../fake_broker/mod.rs"]
-pub(crate) mod fake_broker;
-
 use broker_protocol::{
     CallId, Challenge, Channel, Coverage, Digest, Ended, ErrorKind, Failed, FileAnswer, FileReply,
-    FromBroker, Listed, Nonce, Open, Outcome, Read, Request, Risk, Spill, ToBroker, Trust, Written,
-    Zone, ZonePath,
+    FromBroker, Listed, Nonce, Open, Outcome, Read, Request, Risk, Spill, ToBroker, Written, Zone,
+    ZonePath,
 };
-use fake_broker::Peer;
+use lazaret_fakes::{Peer, Script};
 use orchestrator_confine::ConfinementProof;
 use orchestrator_engine::executor::{Dial, ExecutorError};
 use orchestrator_engine::{
@@ -27,9 +24,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, LocalOptions};
-
-/// What a connection meets.
-pub(crate) type Script = Box<dyn FnOnce(&mut Peer) + Send>;
+use tokio::sync::Notify;
 
 /// A broker that serves one connection after the other, each by its script.
 pub(crate) struct Broker {
@@ -55,15 +50,23 @@ impl Dial for Broker {
 
 /// What the records of a session have, one word for each event, and the events.
 #[derive(Default)]
-pub(crate) struct Records(pub RefCell<Vec<Event>>);
+pub(crate) struct RecordedEvents(pub RefCell<Vec<Event>>, Notify);
 
-impl Subscriber for Records {
+impl Subscriber for RecordedEvents {
     fn hear(&self, event: &Event) {
         self.0.borrow_mut().push(event.clone());
+        self.1.notify_one();
     }
 }
 
-impl Records {
+impl RecordedEvents {
+    /// Returns when the last record is such a one.
+    pub(crate) async fn until_last(&self, is_so: impl Fn(&str) -> bool) {
+        while !self.words().last().is_some_and(|word| is_so(word)) {
+            self.1.notified().await;
+        }
+    }
+
     pub(crate) fn words(&self) -> Vec<String> {
         self.0.borrow().iter().map(word).collect()
     }
@@ -104,22 +107,8 @@ pub(crate) fn word(event: &Event) -> String {
 /// A session whose policy asks nothing, with all tools and no web.
 pub(crate) fn config() -> ToolConfig {
     let open = Open {
-        project: "/p".into(),
-        central: "/c".into(),
         profile: "default".into(),
-        spare: 0,
-        scope: None,
-        trust: Trust::Autonomous,
-        capture: None,
-        network: None,
-        image: None,
-        read: Vec::new(),
-        write: Vec::new(),
-        throw_away: false,
-        reveal: Vec::new(),
-        answer_s: None,
-        names: Vec::new(),
-        file_leases: false,
+        ..lazaret_fakes::open("/p", "/c")
     };
     let redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
     ToolConfig {
@@ -133,14 +122,14 @@ pub(crate) fn config() -> ToolConfig {
 pub(crate) fn with_scripts<T>(
     scripts: Vec<Script>,
     config: ToolConfig,
-    test: impl AsyncFnOnce(Session, Rc<Records>) -> T,
+    test: impl AsyncFnOnce(Session, Rc<RecordedEvents>) -> T,
 ) -> T {
     let threads = Arc::default();
     let broker = Broker {
         waiting: Arc::new(Mutex::new(scripts)),
         threads: Arc::clone(&threads),
     };
-    let records = Rc::new(Records::default());
+    let records = Rc::new(RecordedEvents::default());
     let config = ToolConfig {
         executor: Some(Box::new(broker)),
         subscribers: vec![records.clone()],
@@ -167,7 +156,7 @@ pub(crate) fn with_scripts<T>(
 pub(crate) fn with<T>(
     script: impl FnOnce(&mut Peer) + Send + 'static,
     config: ToolConfig,
-    test: impl AsyncFnOnce(Session, Rc<Records>) -> T,
+    test: impl AsyncFnOnce(Session, Rc<RecordedEvents>) -> T,
 ) -> T {
     with_scripts(vec![Box::new(script)], config, test)
 }
@@ -244,7 +233,7 @@ pub(crate) fn answering(
 /// What a command is to run it prints, every file holds its path, and every effect is permitted.
 pub(crate) fn plain(request: &Request) -> Done {
     match request {
-        Request::Bash(_) => ran(Ended::Exited(0), fake_broker::shell(request).as_bytes()),
+        Request::Bash(_) => ran(Ended::Exited(0), lazaret_fakes::shell(request).as_bytes()),
         Request::FileRead(file) => answered(read(file.path.to_string().as_bytes())),
         Request::FileWrite(_) => answered(written()),
         Request::Effect(_) => (Outcome::Granted, None),
@@ -256,7 +245,7 @@ pub(crate) fn plain(request: &Request) -> Done {
 }
 
 pub(crate) fn ran(ended: Ended, output: &[u8]) -> Done {
-    (fake_broker::ran(ended, output, None), None)
+    (lazaret_fakes::ran(ended, output, None), None)
 }
 
 pub(crate) fn answered(answer: FileAnswer) -> Done {

@@ -87,7 +87,11 @@ pub(super) fn rules(text: &str, max: usize) -> Vec<StyleRule> {
             b'{' => {
                 let end = block_end(rest);
                 if !prelude.starts_with('@') {
-                    add(&mut rules, prelude, &rest[..end], conditions > 0);
+                    let validity = match conditions {
+                        0 => RuleValidity::Always,
+                        _ => RuleValidity::OnCondition,
+                    };
+                    add(&mut rules, prelude, &rest[..end], validity);
                 }
                 rest = rest.get(end + 1..).unwrap_or_default();
             }
@@ -102,7 +106,14 @@ pub(super) fn rules(text: &str, max: usize) -> Vec<StyleRule> {
     rules
 }
 
-fn add(rules: &mut Vec<StyleRule>, prelude: &str, body: &str, is_conditional: bool) {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RuleValidity {
+    Always,
+    /// Inside a block such as `@media`.
+    OnCondition,
+}
+
+fn add(rules: &mut Vec<StyleRule>, prelude: &str, body: &str, validity: RuleValidity) {
     let declarations = Declarations::parse(body);
     let hides = matches!(
         declarations.verdict(),
@@ -113,7 +124,7 @@ fn add(rules: &mut Vec<StyleRule>, prelude: &str, body: &str, is_conditional: bo
     }
     for selector in prelude.split(',') {
         if let Some(compound) = Compound::parse(selector.trim())
-            && (hides || !(is_conditional || compound.is_part))
+            && (hides || validity == RuleValidity::Always && !compound.is_part)
         {
             rules.push(StyleRule {
                 compound,

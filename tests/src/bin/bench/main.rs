@@ -7,6 +7,7 @@
 
 mod clients;
 mod figures;
+mod gateway;
 mod work;
 
 use broker_protocol::{FileRead, Outcome, Request, Zone, ZonePath};
@@ -35,8 +36,8 @@ struct Options {
     #[arg(long = "n", value_name = "COUNT", default_value_t = 300, value_parser = clap::value_parser!(u32).range(10..))]
     count: u32,
     /// Parts: `a` warm calls, `b` two at once, `c` cold starts, `d` file reads, `e` memory of an idle session, `f` peak memory
-    /// while a gigabyte of output passes, `m` other ways in, `n` a download through the relay, `r` work that reads and compiles
-    #[arg(long, value_name = "PARTS", default_value = "abcdefmnr")]
+    /// while a gigabyte of output passes, `g` the gateway of cells, `m` other ways in, `n` a download through the relay, `r` work that reads and compiles
+    #[arg(long, value_name = "PARTS", default_value = "abcdefgmnr")]
     only: String,
     /// A tier and a user, such as `flat/ordinary` [default: the first place of this machine]
     #[arg(long)]
@@ -124,13 +125,16 @@ fn print(row: &Value) {
 }
 
 fn measure(options: &Options) -> Vec<Row> {
-    let parts: [(char, Part); 9] = [
+    let parts: [(char, Part); 10] = [
         ('a', warm_calls),
         ('b', two_at_once),
         ('c', cold_start),
         ('d', file_reads),
         ('e', idle_memory),
         ('f', flood_memory),
+        ('g', |options| {
+            gateway::costs(options.place(), options.count)
+        }),
         ('m', other_ways_in),
         ('n', downloads),
         ('r', |options| {
@@ -514,6 +518,7 @@ fn idle_memory(options: &Options) -> Vec<Row> {
         row(format!("idle: {processes} executor processes"), executor)
             .goal("at most 4 MiB", executor <= 4.0),
         row("idle: with lazaret session".into(), all).goal("at most 20 MiB", all <= 20.0),
+        gateway::held_memory(options.place()),
     ]
 }
 

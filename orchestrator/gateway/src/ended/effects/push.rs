@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_git_sends_is_not_read() {
+    fn push_in_no_form_of_git_is_not_read() {
         for (wrong, want) in [
             (packet("x"), UnreadBody::Push),
             ("zzzz".into(), UnreadBody::Push),

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 /// One repository, and which of these files existed at the last check.
 #[derive(Debug)]
-pub(crate) struct LeftFiles {
+pub(crate) struct Leftovers {
     at: PathBuf,
     /// The directory that has its references.
     common: PathBuf,
@@ -52,7 +52,7 @@ enum VersionControl {
     Mercurial,
 }
 
-impl LeftFiles {
+impl Leftovers {
     /// Covers a repository of git's. Files that exist now are the user's, except counters that are no numbers.
     pub(crate) fn of_git(at: &Path) -> Self {
         Self::new(
@@ -120,7 +120,7 @@ impl LeftFiles {
         self.of == VersionControl::Mercurial && !self.at.is_dir()
     }
 
-    /// What must be watched so that every change of these files is noticed.
+    /// Paths to watch, so that every change of these files is noticed.
     pub(crate) fn watched(&self) -> Vec<PathBuf> {
         let (directories, files): (&[&str], _) = match self.of {
             VersionControl::Git => (&GIT_DIRECTORIES, &GIT[..]),
@@ -144,7 +144,7 @@ impl LeftFiles {
         .collect()
     }
 
-    /// What calls have left or changed since the last check. Locks are added to `locks`.
+    /// Findings on files that calls have left or changed since the last check. Locks are added to `locks`.
     pub(crate) fn update(&mut self, commands: Commands, locks: &mut NewLocks) -> Vec<Finding> {
         if self.is_absent() {
             return Vec::new();
@@ -256,15 +256,34 @@ fn common_directory(repository: PathBuf) -> PathBuf {
     named.unwrap_or(repository)
 }
 
+/// Removes a file, and reports it.
+fn removed(kind: FindingKind, path: &Path, why: &str) -> Finding {
+    let done = remove(path)
+        .map(|()| "removed")
+        .unwrap_or("could NOT be removed");
+    of_repository(kind, path, why).with_state(done)
+}
+
+/// Reports the stash of a merge, and removes it if no merge is under way.
+fn autostash(path: &Path) -> Finding {
+    if path.with_file_name("MERGE_HEAD").exists() {
+        let why = "Your next `git commit` here also applies the stash that it names, including files that commands may not create.";
+        let found = of_repository(FindingKind::Autostash, path, why);
+        return found.with_advice("look at the stash that it names with `git show --stat -m`");
+    }
+    let stash = text(path, TEXT_MAX)
+        .filter(|text| text.iter().all(u8::is_ascii_hexdigit))
+        .unwrap_or_default();
+    let why = format!(
+        "A command left it while no merge is under way, and your next `git commit` would apply the stash that it names ({}).",
+        String::from_utf8_lossy(&stash)
+    );
+    removed(FindingKind::Autostash, path, &why)
+}
+
 /// Treats a file as needed, and reports it.
 fn left_in(path: &Path, left: Left) -> Option<Finding> {
-    let removed = |kind, why: &str| {
-        let done = remove(path)
-            .map(|()| "removed")
-            .unwrap_or("could NOT be removed");
-        of_repository(kind, path, why).with_state(done)
-    };
-    let prompt_text = |why| removed(FindingKind::PromptText, why);
+    let prompt_text = |why| removed(FindingKind::PromptText, path, why);
     let content = || text(path, left.content_max());
     match left {
         left if left.is_judged_by_content() && left.may_stay(content().as_deref()) => None,
@@ -277,21 +296,7 @@ fn left_in(path: &Path, left: Left) -> Option<Finding> {
         Left::Branch => Some(prompt_text(
             "A command made this branch, which `HEAD` names, lead to another one with a name that a shell would execute, where a prompt prints it.",
         )),
-        Left::Autostash if path.with_file_name("MERGE_HEAD").exists() => {
-            let why = "Your next `git commit` here also applies the stash that it names, including files that commands may not create.";
-            let found = of_repository(FindingKind::Autostash, path, why);
-            Some(found.with_advice("look at the stash that it names with `git show --stat -m`"))
-        }
-        Left::Autostash => {
-            let stash = text(path, TEXT_MAX)
-                .filter(|text| text.iter().all(u8::is_ascii_hexdigit))
-                .unwrap_or_default();
-            let why = format!(
-                "A command left it while no merge is under way, and your next `git commit` would apply the stash that it names ({}).",
-                String::from_utf8_lossy(&stash)
-            );
-            Some(removed(FindingKind::Autostash, &why))
-        }
+        Left::Autostash => Some(autostash(path)),
         Left::History => {
             let why = "A command wrote it, as `git gc` and `git fetch` do; your git can show another history by it than the real one.";
             let found = of_repository(FindingKind::History, path, why);

@@ -9,15 +9,15 @@ use zbus::export::futures_core::Stream;
 use zbus::message::Message;
 use zbus::{Connection, Guid, ObjectPath, Variant, connection};
 
-pub(super) const BUS: &str = "org.freedesktop.DBus";
+pub const BUS: &str = "org.freedesktop.DBus";
 /// Who has the name of the service.
-pub(super) const OWNER: &str = ":1.7";
+pub const OWNER: &str = ":1.7";
 const SESSION: &str = "/org/freedesktop/secrets/session/s1";
 const ITEM: &str = "/org/freedesktop/secrets/collection/login/";
 
 /// A service, and what it has for `service = lazaret` and `provider = anthropic`.
 #[derive(Clone)]
-pub(super) struct FakeService {
+pub struct FakeService {
     /// False: nobody has its name, and the bus cannot start it.
     pub is_running: bool,
     pub unlocked: usize,
@@ -34,7 +34,7 @@ pub(super) struct FakeService {
 
 impl FakeService {
     /// One with one unlocked item.
-    pub(super) fn with(secret: &str) -> Self {
+    pub fn with(secret: &str) -> Self {
         let secret = secret.as_bytes().to_vec();
         let (unlocked, locked, prompt, sender) = (1, 0, "/", OWNER);
         Self {
@@ -49,7 +49,7 @@ impl FakeService {
     }
 
     /// One whose item only a prompt unlocks.
-    pub(super) fn locked() -> Self {
+    pub fn locked() -> Self {
         let prompt = "/org/freedesktop/secrets/prompt/p1";
         Self {
             unlocked: 0,
@@ -60,7 +60,7 @@ impl FakeService {
     }
 
     /// Answers a client until it ends.
-    pub(super) fn serve(&self, stream: UnixStream) {
+    pub fn serve(&self, stream: UnixStream) {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         // A client that ends in the middle is what some tests are about.
         let _ = runtime.block_on(self.converse(stream));

@@ -4,10 +4,10 @@ use crate::answer::{Pending, SyscallAnswer, errno_of, set_flags};
 use crate::call::SupervisedCall;
 use crate::find::{FoundName, LastLink};
 use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
-use broker_protocol::AttemptKind::{self, Read, Write};
+use crate::open_flags::OpenFlags;
+use broker_protocol::AttemptKind::{Read, Write};
 use executor_spec::created::identity_of;
 use executor_sys::file;
-use executor_sys::notify::OnExec;
 use nix::Result;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
@@ -19,79 +19,6 @@ use std::path::Path;
 /// How often an open is retried when its name appears and vanishes between two checks.
 const TRIES: usize = 40;
 
-/// The flags of an open, as the caller gave them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OpenFlags {
-    flags: OFlag,
-    mode: Mode,
-}
-
-impl OpenFlags {
-    pub(crate) fn new(flags: u64, mode: u64) -> Self {
-        let flags = OFlag::from_bits_retain(flags as i32);
-        Self {
-            flags,
-            mode: Mode::from_bits_truncate(mode as libc::mode_t),
-        }
-    }
-
-    fn has(&self, flag: OFlag) -> bool {
-        self.flags.contains(flag)
-    }
-
-    pub(crate) fn on_exec(&self) -> OnExec {
-        OnExec::close_if(self.has(OFlag::O_CLOEXEC))
-    }
-
-    fn writes(&self) -> bool {
-        self.flags & OFlag::O_ACCMODE != OFlag::O_RDONLY
-            || self.has(OFlag::O_TRUNC)
-            || self.has(OFlag::O_TMPFILE)
-    }
-
-    /// The flags, if they only open an existing file or directory for reading.
-    fn only_reads(&self) -> Option<OFlag> {
-        const PLAIN: OFlag = OFlag::O_CLOEXEC
-            .union(OFlag::O_DIRECTORY)
-            .union(OFlag::O_LARGEFILE)
-            .union(OFlag::O_NOCTTY)
-            .union(OFlag::O_NOFOLLOW)
-            .union(OFlag::O_NONBLOCK);
-        PLAIN.contains(self.flags).then_some(self.flags)
-    }
-
-    /// How much of an existing file's content an open keeps.
-    fn kept_bytes(&self) -> u64 {
-        if self.has(OFlag::O_TRUNC) {
-            0
-        } else {
-            u64::MAX
-        }
-    }
-
-    fn access(&self) -> Access {
-        match self.writes() {
-            true => Access::Write,
-            false => Access::Read,
-        }
-    }
-
-    fn kind(&self) -> AttemptKind {
-        if self.writes() { Write } else { Read }
-    }
-
-    /// Flags to open an existing file through a link that must be followed. Never makes it our controlling terminal.
-    fn reopen(&self) -> OFlag {
-        let gone = OFlag::O_CREAT | OFlag::O_NOFOLLOW;
-        let excl = if self.has(OFlag::O_TMPFILE) {
-            OFlag::empty()
-        } else {
-            OFlag::O_EXCL
-        };
-        (self.flags - gone - excl) | OFlag::O_NOCTTY | OFlag::O_CLOEXEC
-    }
-}
-
 impl SupervisedCall<'_> {
     /// `openat` and its older forms.
     pub(crate) fn open(&self, from: i32, path: u64, how: OpenFlags) -> Result<SyscallAnswer> {
@@ -102,11 +29,14 @@ impl SupervisedCall<'_> {
             return answer;
         }
         self.check()?;
-        let new = how.has(OFlag::O_CREAT) && how.has(OFlag::O_EXCL);
-        let link = LastLink::follow_if(!new && !how.has(OFlag::O_NOFOLLOW));
-        if !new && let Some((object, real)) = self.search().by_kernel(from, path.as_bytes(), link) {
+        let exclusive = how.has(OFlag::O_CREAT) && how.has(OFlag::O_EXCL);
+        let link = LastLink::follow_if(!exclusive && !how.has(OFlag::O_NOFOLLOW));
+        if !exclusive
+            && let Some((object, real)) = self.search().by_kernel(from, path.as_bytes(), link)
+        {
             return self.open_object(object, &real, how);
         }
+        // Another process may create or remove the name between our steps; then all is looked at again.
         for _ in 0..TRIES {
             let found = self.search().find(from, path.as_bytes(), link);
             let found = if how.writes() {
@@ -117,7 +47,7 @@ impl SupervisedCall<'_> {
             match found {
                 FoundName {
                     object: Some(_), ..
-                } if new => return self.pass_over_present(&found, how).ok_or(Errno::EEXIST),
+                } if exclusive => return self.pass_over_present(&found, how).ok_or(Errno::EEXIST),
                 FoundName {
                     object: Some(object),
                     slash,
@@ -130,9 +60,8 @@ impl SupervisedCall<'_> {
                     return self.open_object(object, &path, how);
                 }
                 found if !how.has(OFlag::O_CREAT) => drop(found),
-                // Another process created it meanwhile: it must be checked.
                 found => match self.create(&found, how) {
-                    Err(Errno::EEXIST) if !new => continue,
+                    Err(Errno::EEXIST) if !exclusive => continue,
                     created => return created,
                 },
             }
@@ -154,12 +83,12 @@ impl SupervisedCall<'_> {
             };
             let (object, real) = self.separate(object, Write, how.kept_bytes(), may)?;
             let stat = fstat(&object)?;
-            return self.open_own(object, &real, &stat, how);
+            return self.open_checked(object, &real, &stat, how);
         }
-        self.open_own(object, real, &stat, how)
+        self.open_checked(object, real, &stat, how)
     }
 
-    fn open_own(
+    fn open_checked(
         &self,
         object: OwnedFd,
         real: &Path,
@@ -292,6 +221,7 @@ impl SupervisedCall<'_> {
         }
         let new = New::Object(ObjectKind::File);
         let verdict = self.judge_new(found, &real, new)?;
+        // A program for ablation alone lets a refused name pass here; then the second look still has the verdict.
         if let Verdict::Refuse(rule) = self.rules.enforce(verdict) {
             if let Some(passed) = self.pass_over_file(&real, how, verdict) {
                 return Ok(passed);
@@ -331,17 +261,6 @@ impl SupervisedCall<'_> {
             .with_mask(|| open(zone, flags, how.mode))
             .map_err(|_| refused)?;
         Ok(SyscallAnswer::Descriptor(made, how.on_exec()))
-    }
-
-    /// A file without a name in a directory, where the caller makes a new one. It can be read too.
-    pub(crate) fn without_name(&self, directory: &OwnedFd, how: OpenFlags) -> Result<OwnedFd> {
-        let makes = how.has(OFlag::O_CREAT | OFlag::O_EXCL) && !how.has(OFlag::O_TMPFILE);
-        if !makes || how.flags & OFlag::O_ACCMODE == OFlag::O_RDONLY {
-            return Err(Errno::EACCES);
-        }
-        let flags = OFlag::O_RDWR | OFlag::O_TMPFILE | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-        self.caller
-            .with_mask(|| openat(directory, ".", flags, how.mode))
     }
 
     pub(crate) fn truncate(&self, path: u64, length: u64) -> Result<SyscallAnswer> {

@@ -1,8 +1,8 @@
 //! Opens a session: its sandbox, audit, gateway and what the user has granted. Everything that does not depend on a call happens here.
 
-use crate::approvals::{Approvals, StandingApproval};
+use crate::approvals::{Approvals, GivenApproval};
 use crate::approvers::Approvers;
-use crate::authorise::opened_with;
+use crate::authorise::open_wanted;
 use crate::background::BackgroundProcesses;
 use crate::files::{FileWorker, WorkerStart};
 use crate::kept_texts::KeptTexts;
@@ -75,7 +75,7 @@ pub(crate) fn open(
         },
     };
     let (sandbox, built) = build(&wanted, ready, user)?;
-    let layers = match sandbox.started.beside.cgroup {
+    let layers = match sandbox.started.setup.cgroup {
         Some(_) => sandbox.spec.layers.with(Layer::Cgroup),
         None => sandbox.spec.layers,
     };
@@ -203,22 +203,22 @@ impl SessionParts {
             warden,
             fds,
             relay,
-            beside,
+            setup,
         } = started;
         let pool = Pool::new(
             warden,
             spec.policy.limits.clone(),
-            beside.capacity,
+            setup.capacity,
             request.spare,
         );
         Ok(Self {
             layers,
             pool: pool.map_err(SessionOpenError::Failed)?,
-            audit: beside.audit,
+            audit: setup.audit,
             fds,
             relay,
-            worker: beside.worker,
-            cgroup: beside.cgroup,
+            worker: setup.worker,
+            cgroup: setup.cgroup,
             created,
             watch,
             root_lock,
@@ -311,9 +311,7 @@ impl SessionParts {
         let broken =
             |error: io::Error| SessionOpenError::Failed(Failed::internal(error.to_string()));
         let spec = self.spec;
-        let user_namespace = self.fds.first().filter(|_| spec.has(Layer::MountNamespace));
-        let user_namespace = user_namespace.map(OwnedFd::try_clone).transpose();
-        let user_namespace = user_namespace.map_err(broken)?;
+        let user_namespace = user_namespace(&spec, &self.fds).map_err(broken)?;
         let worker = WorkerStart {
             program: user.worker.clone(),
             spec: self.worker,
@@ -325,7 +323,7 @@ impl SessionParts {
         let sockets = (self.relay, published);
         let gateway = start_gateway(&spec, &self.credentials, sockets, user);
         let gateway = gateway.map_err(SessionOpenError::Gateway)?;
-        let missing = opened_with(&wants, &spec, user).map_err(SessionOpenError::Lease)?;
+        let missing = open_wanted(&wants, &spec, user).map_err(SessionOpenError::Lease)?;
         let modes = RootModes::of(&spec);
         let approvals = Approvals::new(&spec.policy.approval, request.answer_s, approvers);
         let capture = request.capture.map_or(u64::MAX, Into::into);
@@ -355,15 +353,26 @@ impl SessionParts {
             outbox: Vec::new(),
             buffer: Vec::new(),
         };
-        session
-            .await_authority()
-            .map_err(SessionOpenError::Gateway)?;
-        let begun = session.begin_with(StandingApproval::at_opening(missing));
-        begun
-            .map_err(SessionOpenError::Failed)?
-            .map_err(SessionOpenError::Lease)?;
+        begin_leases(&mut session, GivenApproval::at_opening(missing))?;
         Ok(session)
     }
+}
+
+/// The namespace in which paths are mounted for cells, if they have mounts.
+fn user_namespace(spec: &SandboxSpec, fds: &[OwnedFd]) -> io::Result<Option<OwnedFd>> {
+    let first = fds.first().filter(|_| spec.has(Layer::MountNamespace));
+    first.map(OwnedFd::try_clone).transpose()
+}
+
+/// Begins the leases that a session opens with, once its cells can believe its gateway.
+fn begin_leases(session: &mut Session, approval: GivenApproval) -> Result<(), SessionOpenError> {
+    session
+        .await_authority()
+        .map_err(SessionOpenError::Gateway)?;
+    let begun = session.begin_with(approval);
+    begun
+        .map_err(SessionOpenError::Failed)?
+        .map_err(SessionOpenError::Lease)
 }
 
 /// The leases that a session begins with: those requested, and what its profile reads. Of these, why each stays closed that cannot be
@@ -385,7 +394,7 @@ fn leased(request: &Open, spec: &SandboxSpec, user: &User) -> (Wants, Vec<String
             refused.push(format!(
                 "{text:?} (`read` of the profile: more paths than a session may have)"
             ));
-        } else if let Err(error) = opened_with(&one, spec, user) {
+        } else if let Err(error) = open_wanted(&one, spec, user) {
             refused.push(format!("{text:?} (`read` of the profile: {})", error.why));
         } else if !wants.read.contains(&text) {
             wants.read.push(text);

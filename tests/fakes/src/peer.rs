@@ -1,11 +1,9 @@
 //! A peer that speaks the broker's side of the protocol as a test says; nothing runs behind it.
 
-#![allow(dead_code, clippy::disallowed_methods, clippy::unwrap_used)]
-
+use crate::session::opened;
 use broker_protocol::{
-    CallId, Captured, Decoder, Denials, Digest, Ended, FileAnswer, FromBroker, Hello, Layer,
-    LayerReport, LayerSet, LayerState, Open, Opened, Outcome, Ran, Request, Tier, ToBroker, Usage,
-    encode, frame,
+    CallId, Captured, Decoder, Denials, Ended, FileAnswer, FromBroker, Hello, Layer, LayerSet,
+    LeftRunning, Open, Outcome, Ran, Request, ToBroker, Usage, encode, frame,
 };
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -13,10 +11,13 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for something that should happen at once.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a connection meets.
+pub type Script = Box<dyn FnOnce(&mut Peer) + Send>;
 
 /// The other end of a connection.
-pub(crate) struct Peer {
+pub struct Peer {
     stream: UnixStream,
     decoder: Decoder,
     /// Chunks of output sent so far, by call.
@@ -26,7 +27,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(stream: UnixStream, number: u8) -> Self {
+    pub fn new(stream: UnixStream, number: u8) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self {
             stream,
@@ -37,7 +38,7 @@ impl Peer {
     }
 
     /// The next message; none when lazaret is gone.
-    pub(crate) fn receive(&mut self) -> Option<ToBroker> {
+    pub fn receive(&mut self) -> Option<ToBroker> {
         let mut bytes = [0; 64 * 1024];
         loop {
             if let Some(message) = self.decoder.next().unwrap() {
@@ -52,7 +53,7 @@ impl Peer {
         }
     }
 
-    pub(crate) fn send(&mut self, message: &FromBroker) {
+    pub fn send(&mut self, message: &FromBroker) {
         let mut frame = Vec::new();
         encode(message, &mut frame).unwrap();
         match self.stream.write_all(&frame) {
@@ -63,7 +64,7 @@ impl Peer {
     }
 
     /// Whether lazaret stays and sends nothing but credit for so long: that it reads output is never too late.
-    pub(crate) fn is_quiet(&mut self, time: Duration) -> bool {
+    pub fn is_quiet(&mut self, time: Duration) -> bool {
         let end = Instant::now() + time;
         let mut bytes = [0; 64 * 1024];
         let quiet = loop {
@@ -89,7 +90,7 @@ impl Peer {
     }
 
     /// Greets and opens the session.
-    pub(crate) fn open(&mut self) -> Open {
+    pub fn open(&mut self) -> Open {
         let Some(ToBroker::Hello(hello)) = self.receive() else {
             panic!("no hello")
         };
@@ -103,14 +104,14 @@ impl Peer {
     }
 
     /// The next call.
-    pub(crate) fn call(&mut self) -> (CallId, Request) {
+    pub fn call(&mut self) -> (CallId, Request) {
         match self.receive() {
             Some(ToBroker::Call { call, request }) => (call, request),
             other => panic!("no call, but {other:?}"),
         }
     }
 
-    pub(crate) fn output(&mut self, call: CallId, stderr: bool, bytes: &[u8]) {
+    pub fn output(&mut self, call: CallId, stderr: bool, bytes: &[u8]) {
         let sequence = self.chunks.entry(call).or_default();
         let message = FromBroker::Output {
             call,
@@ -122,12 +123,12 @@ impl Peer {
         self.send(&message);
     }
 
-    pub(crate) fn done(&mut self, call: CallId, outcome: Outcome) {
+    pub fn done(&mut self, call: CallId, outcome: Outcome) {
         self.done_denied(call, outcome, Denials::default());
     }
 
     /// Ends a call that was denied something.
-    pub(crate) fn done_denied(&mut self, call: CallId, outcome: Outcome, denied: Denials) {
+    pub fn done_denied(&mut self, call: CallId, outcome: Outcome, denied: Denials) {
         let usage = Usage {
             wall_us: 7,
             ..Usage::default()
@@ -143,17 +144,17 @@ impl Peer {
     }
 
     /// Ends a command that printed `output`.
-    pub(crate) fn ended(&mut self, call: CallId, ended: Ended, output: &[u8]) {
+    pub fn ended(&mut self, call: CallId, ended: Ended, output: &[u8]) {
         self.done(call, ran(ended, output, Some(10)));
     }
 
     /// Ends a command that printed nothing and was denied something.
-    pub(crate) fn ended_denied(&mut self, call: CallId, ended: Ended, denied: Denials) {
+    pub fn ended_denied(&mut self, call: CallId, ended: Ended, denied: Denials) {
         self.done_denied(call, ran(ended, b"", Some(10)), denied);
     }
 
     /// Answers a file tool, in parts of `size`.
-    pub(crate) fn answer(&mut self, call: CallId, answer: &FileAnswer, size: usize) {
+    pub fn answer(&mut self, call: CallId, answer: &FileAnswer, size: usize) {
         for bytes in frame::encode_whole(answer).unwrap().chunks(size) {
             self.send(&FromBroker::Part {
                 call,
@@ -164,7 +165,7 @@ impl Peer {
     }
 
     /// Answers every bash call with what it was asked to run, until lazaret is gone.
-    pub(crate) fn echo(&mut self) {
+    pub fn echo(&mut self) {
         self.open();
         while let Some(message) = self.receive() {
             if let ToBroker::Call { call, request } = message {
@@ -175,7 +176,7 @@ impl Peer {
 }
 
 /// The shell command of a call.
-pub(crate) fn shell(request: &Request) -> &str {
+pub fn shell(request: &Request) -> &str {
     match request {
         Request::Bash(bash) => match &bash.command {
             broker_protocol::Command::Shell(text) => text,
@@ -185,39 +186,8 @@ pub(crate) fn shell(request: &Request) -> &str {
     }
 }
 
-/// The session on the connection of this number.
-pub(crate) fn opened(number: u8) -> Opened {
-    let in_force = LayerReport {
-        layer: Layer::Seccomp,
-        state: LayerState::InForce("all".into()),
-    };
-    let state = LayerState::Missing {
-        why: "w".into(),
-        lost: "l".into(),
-    };
-    Opened {
-        project: "/p".into(),
-        central: "/c".into(),
-        profile: "default".into(),
-        policy: Digest([7; 32]),
-        tier: Tier::Namespaced,
-        layers: vec![
-            in_force,
-            LayerReport {
-                layer: Layer::Cgroup,
-                state,
-            },
-        ],
-        session: format!("{:02x}", 0x5e + number).repeat(16),
-        also_closed: vec![],
-        over_bounds: 0,
-        notices: vec![],
-        network: None,
-    }
-}
-
 /// The outcome of a command that was bound to `timeout_s`.
-pub(super) fn ran(ended: Ended, output: &[u8], timeout_s: Option<u32>) -> Outcome {
+pub fn ran(ended: Ended, output: &[u8], timeout_s: Option<u32>) -> Outcome {
     let output = Captured {
         head: output.to_vec(),
         tail: vec![],
@@ -230,6 +200,6 @@ pub(super) fn ran(ended: Ended, output: &[u8], timeout_s: Option<u32>) -> Outcom
         stderr: None,
         timeout_s,
         profile: None,
-        leftover: broker_protocol::LeftRunning::default(),
+        leftover: LeftRunning::default(),
     })
 }

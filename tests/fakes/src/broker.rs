@@ -1,13 +1,7 @@
 //! A broker that does what a test says: it listens at a socket and speaks the protocol, and nothing runs behind it.
 
-#![allow(dead_code, clippy::disallowed_methods, clippy::unwrap_used)]
-
-#[path = "../../tools/tests/fake_broker/mod.rs"]
-mod peer;
-
+use crate::peer::{PATIENCE, Peer, Script};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-#[allow(unused_imports)]
-pub(crate) use peer::{PATIENCE, Peer, opened, shell};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -20,11 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What a connection meets.
-pub(crate) type Script = Box<dyn FnOnce(&mut Peer) + Send>;
-
 /// A broker at a socket of its own.
-pub(crate) struct Broker {
+pub struct Broker {
     /// A folder of its own.
     pub folder: PathBuf,
     thread: Option<JoinHandle<()>>,
@@ -32,12 +23,12 @@ pub(crate) struct Broker {
 
 impl Broker {
     /// Serves one connection by `script`.
-    pub(crate) fn start(script: impl FnOnce(&mut Peer) + Send + 'static) -> Self {
+    pub fn start(script: impl FnOnce(&mut Peer) + Send + 'static) -> Self {
         Self::serving(vec![Box::new(script)])
     }
 
     /// Serves one connection after the other, each by its script.
-    pub(crate) fn serving(scripts: Vec<Script>) -> Self {
+    pub fn serving(scripts: Vec<Script>) -> Self {
         static LAST: AtomicU32 = AtomicU32::new(0);
         let folder = loop {
             let number = LAST.fetch_add(1, Ordering::Relaxed);
@@ -64,13 +55,13 @@ impl Broker {
     }
 
     /// Where it listens.
-    pub(crate) fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.folder.join("socket")
     }
 
     /// `lazaret COMMAND` with this broker.
-    pub(crate) fn lazaret(&self, command: &str) -> Command {
-        let mut lazaret = Command::new(env!("CARGO_BIN_EXE_lazaret"));
+    pub fn lazaret(&self, command: &str) -> Command {
+        let mut lazaret = Command::new(program());
         lazaret
             .arg(command)
             .arg("--socket")
@@ -87,14 +78,14 @@ impl Broker {
     }
 
     /// `lazaret session` with this broker, past its first line.
-    pub(crate) fn session(&self) -> Client {
+    pub fn session(&self) -> Client {
         let mut client = Client::start(&mut self.lazaret("session"));
         assert_eq!(client.receive()["event"], "ready");
         client
     }
 
     /// Waits for the scripts; a panic in one is a panic here.
-    pub(crate) fn join(mut self) {
+    pub fn join(mut self) {
         if let Err(panic) = self.thread.take().unwrap().join() {
             std::panic::resume_unwind(panic);
         }
@@ -107,15 +98,23 @@ impl Drop for Broker {
     }
 }
 
+/// The program `lazaret`, which Cargo builds for the tests of its package, above the folder of these.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let program = test.ancestors().nth(2).unwrap().join("lazaret");
+    assert!(program.exists(), "no test of the package of `lazaret` runs");
+    program
+}
+
 /// A client of `lazaret session`.
-pub(crate) struct Client {
+pub struct Client {
     pub child: Child,
     pub stdin: Option<ChildStdin>,
     pub stdout: BufReader<ChildStdout>,
 }
 
 impl Client {
-    pub(crate) fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -133,12 +132,12 @@ impl Client {
     }
 
     /// Sends one line.
-    pub(crate) fn send(&mut self, line: impl std::fmt::Display) {
+    pub fn send(&mut self, line: impl std::fmt::Display) {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// Receives one line; null at the end.
-    pub(crate) fn receive(&mut self) -> Value {
+    pub fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         if line.is_empty() {
@@ -149,7 +148,7 @@ impl Client {
     }
 
     /// Waits until lazaret can write no more, because nobody reads.
-    pub(crate) fn await_full_output(&self) {
+    pub fn await_full_output(&self) {
         let ours = format!("/proc/self/fd/{}", self.stdout.get_ref().as_raw_fd());
         let writer = fs::OpenOptions::new().write(true).open(ours).unwrap();
         let end = Instant::now() + PATIENCE;
@@ -164,7 +163,7 @@ impl Client {
     }
 
     /// Ends the input; returns what still comes, and the exit code.
-    pub(crate) fn end(mut self) -> (Vec<Value>, i32) {
+    pub fn end(mut self) -> (Vec<Value>, i32) {
         drop(self.stdin.take());
         let rest =
             std::iter::from_fn(|| Some(self.receive()).filter(|line| !line.is_null())).collect();

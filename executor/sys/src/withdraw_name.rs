@@ -13,7 +13,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The kernel's.
-pub fn take_back(directory: impl AsFd, name: &Path) -> Result<()> {
+pub fn withdraw_name(directory: impl AsFd, name: &Path) -> Result<()> {
     if unlinkat(&directory, name, UnlinkatFlags::RemoveDir).is_ok() {
         return Ok(());
     }
@@ -37,10 +37,13 @@ mod tests {
         fs::write(at("file"), "x").unwrap();
         let directory = File::open(folder.path()).unwrap();
         for name in ["full", "empty", "file"] {
-            take_back(&directory, Path::new(name)).unwrap();
+            withdraw_name(&directory, Path::new(name)).unwrap();
             assert!(!at(name).exists(), "{name}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
-        assert_eq!(take_back(&directory, Path::new("none")), Err(Errno::ENOENT));
+        assert_eq!(
+            withdraw_name(&directory, Path::new("none")),
+            Err(Errno::ENOENT)
+        );
     }
 }

@@ -1,0 +1,351 @@
+//! A collector of log records: OTLP, JSON over HTTP, by way of the gateway. One request at a time; its answer is an acknowledgement, a
+//! reason to try again later, or a refusal, as OTLP has it.
+
+use crate::error::TelemetryError;
+use crate::target;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use orchestrator_http::ask::{By, NamedRequest, NetworkFault};
+use orchestrator_http::{
+    ClientGateway, ClientGatewayError, HostClient, HttpFailure, Response, name_request, percent,
+};
+use serde_json::Value;
+use std::cell::OnceCell;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::time::timeout;
+use url::Url;
+
+/// Variables with headers for collectors: the first that is set counts.
+const HEADERS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+];
+/// Maximum bytes of such a variable.
+const HEADERS_MAX: usize = 16 << 10;
+/// How long the collector may take for a request and its whole answer.
+const SEND: Duration = Duration::from_secs(10);
+/// Maximum bytes of an answer.
+const ANSWER_MAX: usize = 64 << 10;
+/// Maximum characters of a collector's message.
+const MESSAGE_MAX: usize = 300;
+/// The longest wait that a collector can ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+
+/// Why the collector has not acknowledged the log records of a request.
+#[derive(Debug, Error)]
+pub enum NotAcknowledged {
+    /// It may take them later; if it says when, not before that.
+    #[error("{why}")]
+    Later {
+        /// The wait that it asks for.
+        after: Option<Duration>,
+        /// The reason of this attempt alone.
+        why: CollectorFault,
+    },
+    /// No further attempt can work; a person decides.
+    #[error(transparent)]
+    Refused(CollectorFault),
+}
+
+/// Reasons why a collector has acknowledged nothing.
+#[derive(Debug, Error)]
+pub enum CollectorFault {
+    /// There is no answer, or not all of it.
+    #[error(transparent)]
+    Http(#[from] HttpFailure),
+    /// Its answer takes longer than the limit.
+    #[error("no whole answer within {} s", SEND.as_secs())]
+    Silent,
+    /// Its answer has another status.
+    #[error("it answered {0}")]
+    Status(StatusCode),
+    /// It sends on to another address.
+    #[error("it answered {0}: redirects are not followed; name the address that they lead to")]
+    Redirect(StatusCode),
+    /// Its answer has no bound that we accept.
+    #[error("its answer is longer than {ANSWER_MAX} bytes")]
+    Long,
+    /// Something else than a collector has answered.
+    #[error("its answer is not that of a collector of OTLP with JSON")]
+    Form,
+    /// It has rejected some, and does not say which.
+    #[error("it rejected {rejected} of them: {message}")]
+    Partial {
+        /// Number of log records that it rejected.
+        rejected: u64,
+        /// The reason that it gives, shortened.
+        message: String,
+    },
+}
+
+/// A collector that the user has named.
+pub struct LogCollector {
+    url: Url,
+    headers: HeaderMap,
+    client: OnceCell<HostClient>,
+}
+
+impl LogCollector {
+    /// The collector at `address`, with the headers of the environment. Its host is named to the gateway, so this comes before the
+    /// confinement.
+    ///
+    /// # Errors
+    /// The address or the headers are wrong, or these would cross a network in clear text.
+    pub fn of_settings(address: &str) -> Result<Self, TelemetryError> {
+        let set = HEADERS.iter().find_map(|name| {
+            let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+            Some((*name, value))
+        });
+        let headers = match &set {
+            Some((name, value)) => headers(value).ok_or(TelemetryError::Headers(name))?,
+            None => HeaderMap::new(),
+        };
+        let url = target::address("--otlp", address, target::LOGS)?;
+        if !headers.is_empty() {
+            target::check_headers("--otlp", &url)?;
+        }
+        name_request(NamedRequest::new("POST", &url));
+        Ok(Self {
+            url,
+            headers,
+            client: OnceCell::new(),
+        })
+    }
+
+    /// Sends an `ExportLogsServiceRequest`. Returns the message of a collector that has taken all of it.
+    ///
+    /// # Errors
+    /// [`NotAcknowledged`]: then it may have some of the log records, or none.
+    pub async fn send(&self, body: Vec<u8>) -> Result<Option<String>, NotAcknowledged> {
+        match timeout(SEND, self.exchange(body)).await {
+            Ok(answered) => answered,
+            Err(_) => Err(later(None, CollectorFault::Silent)),
+        }
+    }
+
+    async fn exchange(&self, body: Vec<u8>) -> Result<Option<String>, NotAcknowledged> {
+        let new = || HostClient::new(ClientGateway::of_process(), By::Settings, &self.url);
+        let client = self.client.get_or_init(new);
+        let json = HeaderValue::from_static("application/json");
+        let request = client
+            .to(Method::POST, &self.url)
+            .headers(self.headers.clone())
+            .header(CONTENT_TYPE, json)
+            .body(body);
+        let mut response = request.send().await.map_err(failed)?;
+        let status = response.status();
+        if status.is_redirection() {
+            return Err(NotAcknowledged::Refused(CollectorFault::Redirect(status)));
+        }
+        if !status.is_success() {
+            return Err(refused(&response));
+        }
+        acknowledged(&read(&mut response).await?)
+    }
+}
+
+/// The whole body of an answer.
+async fn read(response: &mut Response) -> Result<Vec<u8>, NotAcknowledged> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(failed)? {
+        if bytes.len() + piece.len() > ANSWER_MAX {
+            return Err(later(None, CollectorFault::Long));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
+}
+
+fn later(after: Option<Duration>, why: CollectorFault) -> NotAcknowledged {
+    NotAcknowledged::Later { after, why }
+}
+
+/// Where another attempt may work: the host is not reached now, or has broken off.
+fn failed(failure: HttpFailure) -> NotAcknowledged {
+    let is_passing = match &failure {
+        HttpFailure::Fault(fault) => match fault {
+            NetworkFault::Reach(_) | NetworkFault::Connect(_) | NetworkFault::Tls(_) => true,
+            NetworkFault::PlainImage
+            | NetworkFault::NotNamed(_)
+            | NetworkFault::NotRequest(_)
+            | NetworkFault::NotOfLogin(_)
+            | NetworkFault::NoTicket
+            | NetworkFault::NotPolicy => false,
+        },
+        HttpFailure::Gateway(error) => match error {
+            ClientGatewayError::Busy | ClientGatewayError::Io(_) => true,
+            ClientGatewayError::None
+            | ClientGatewayError::Gone
+            | ClientGatewayError::TooLong(_) => false,
+        },
+        HttpFailure::Broken(_) => true,
+        HttpFailure::Malformed(_) | HttpFailure::Elsewhere => false,
+    };
+    match is_passing {
+        true => later(None, failure.into()),
+        false => NotAcknowledged::Refused(failure.into()),
+    }
+}
+
+/// An answer without success. OTLP names the four statuses that pass.
+fn refused(response: &Response) -> NotAcknowledged {
+    const PASSING: [StatusCode; 4] = [
+        StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::BAD_GATEWAY,
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::GATEWAY_TIMEOUT,
+    ];
+    let status = response.status();
+    let fault = CollectorFault::Status(status);
+    match PASSING.contains(&status) {
+        true => later(retry_after(response.headers()), fault),
+        false => NotAcknowledged::Refused(fault),
+    }
+}
+
+/// The wait in seconds, which is the form that collectors use, up to the longest.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok();
+    seconds.map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
+}
+
+/// An answer with success: of nothing, or an `ExportLogsServiceResponse`.
+fn acknowledged(body: &[u8]) -> Result<Option<String>, NotAcknowledged> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let wrong = || NotAcknowledged::Refused(CollectorFault::Form);
+    let answer: Value = serde_json::from_slice(body).map_err(|_| wrong())?;
+    let partial = &answer.as_object().ok_or_else(wrong)?.get("partialSuccess");
+    let Some(partial) = partial.filter(|partial| !partial.is_null()) else {
+        return Ok(None);
+    };
+    let partial = partial.as_object().ok_or_else(wrong)?;
+    let message = match partial.get("errorMessage") {
+        None | Some(Value::Null) => "",
+        Some(message) => message.as_str().ok_or_else(wrong)?,
+    };
+    let message: String = message.chars().take(MESSAGE_MAX).collect();
+    // 64 bits are a string in the JSON of protobuf, and a number is read too.
+    let rejected = match partial.get("rejectedLogRecords") {
+        None | Some(Value::Null) => Some(0),
+        Some(Value::String(digits)) => digits.parse().ok(),
+        Some(number) => number.as_u64(),
+    };
+    match rejected.ok_or_else(wrong)? {
+        0 => Ok((!message.is_empty()).then_some(message)),
+        rejected => Err(NotAcknowledged::Refused(CollectorFault::Partial {
+            rejected,
+            message,
+        })),
+    }
+}
+
+/// `name=value,name=value`, each value percent-encoded. `None` if one of them is no header, or one that the connection has itself.
+fn headers(text: &str) -> Option<HeaderMap> {
+    const OF_CONNECTION: [HeaderName; 4] = [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING];
+    if text.len() > HEADERS_MAX {
+        return None;
+    }
+    let mut headers = HeaderMap::new();
+    for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
+        let (name, value) = pair.split_once('=')?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
+        let value = percent::decoded(value.trim().as_bytes());
+        let mut value = HeaderValue::from_bytes(&value).ok()?;
+        value.set_sensitive(true);
+        if OF_CONNECTION.contains(&name) {
+            return None;
+        }
+        headers.insert(name, value);
+    }
+    Some(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_acknowledgement_is_empty_or_says_that_nothing_was_rejected() {
+        let of = |answer: Value| acknowledged(answer.to_string().as_bytes());
+        assert!(matches!(acknowledged(b" \n"), Ok(None)));
+        for whole in [
+            json!({}),
+            json!({ "partialSuccess": {} }),
+            json!({ "partialSuccess": null }),
+            json!({ "partialSuccess": { "rejectedLogRecords": "0" } }),
+        ] {
+            assert!(matches!(of(whole.clone()), Ok(None)), "{whole}");
+        }
+        let warned =
+            of(json!({ "partialSuccess": { "errorMessage": "é".repeat(MESSAGE_MAX + 1) } }));
+        assert_eq!(warned.unwrap().unwrap(), "é".repeat(MESSAGE_MAX));
+        for rejected in [json!("3"), json!(3)] {
+            let partial = of(json!({ "partialSuccess": { "rejectedLogRecords": rejected } }));
+            assert!(matches!(
+                partial,
+                Err(NotAcknowledged::Refused(CollectorFault::Partial {
+                    rejected: 3,
+                    ..
+                }))
+            ));
+        }
+        for wrong in [
+            json!([]),
+            json!("x"),
+            json!({ "partialSuccess": 1 }),
+            json!({ "partialSuccess": { "rejectedLogRecords": "-1" } }),
+            json!({ "partialSuccess": { "rejectedLogRecords": {} } }),
+            json!({ "partialSuccess": { "errorMessage": 1 } }),
+        ] {
+            let answered = of(wrong.clone());
+            let is_form = matches!(
+                answered,
+                Err(NotAcknowledged::Refused(CollectorFault::Form))
+            );
+            assert!(is_form, "{wrong}");
+        }
+        assert!(acknowledged(b"<html>").is_err());
+    }
+
+    #[test]
+    fn a_wait_is_in_seconds_and_has_a_bound() {
+        let wait = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_str(text).unwrap());
+            retry_after(&headers)
+        };
+        assert_eq!(wait("7"), Some(Duration::from_secs(7)));
+        assert_eq!(wait("300"), Some(RETRY_AFTER_MAX));
+        assert_eq!(wait("301"), Some(RETRY_AFTER_MAX));
+        assert_eq!(wait("Fri, 31 Dec 1999 23:59:59 GMT"), None);
+        assert_eq!(wait("-1"), None);
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn headers_are_pairs_and_none_of_the_connection() {
+        let all = headers("x-key=a%20b, authorization=Bearer%3D1,").unwrap();
+        assert_eq!((&all["x-key"], all.len()), (&"a b".parse().unwrap(), 2));
+        assert!(!format!("{all:?}").contains("Bearer"), "a key is not shown");
+        for wrong in [
+            "x",
+            "x y=1",
+            "=1",
+            "x=%0a",
+            "host=h",
+            "Content-Length=1",
+            "transfer-encoding=chunked",
+        ] {
+            assert!(headers(wrong).is_none(), "{wrong}");
+        }
+        let long = |length: usize| format!("x={}", "a".repeat(length - "x=".len()));
+        assert!(headers(&long(HEADERS_MAX)).is_some());
+        assert!(headers(&long(HEADERS_MAX + 1)).is_none());
+    }
+}
