@@ -116,7 +116,11 @@ fn denial(report: &ConnectionReport, remedy: impl FnOnce() -> Remedy) -> Option<
             return None;
         }
     };
-    let target = format!("{host}:{port}");
+    // What the ssh agent refuses may be of no known host.
+    let target = match host.is_empty() {
+        true => "gateway".to_owned(),
+        false => format!("{host}:{port}"),
+    };
     let denial = Denial::new(AttemptKind::Connect, target, barrier, why, remedy);
     Some(Denial {
         count: *count,

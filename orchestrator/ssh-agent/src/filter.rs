@@ -11,16 +11,17 @@ use crate::known_hosts::KnownHosts;
 use crate::messages::{
     BIND, EXTENSION, FAILURE, IDENTITIES, IDENTITIES_WANTED, RSA_FLAGS, SIGN, SUCCESS,
 };
+use crate::refusals::AgentRefusals;
 use crate::seen::{SeenExchanges, WatchedConnection};
 use crate::signed_data::{LoginData, SignedData};
 use crate::user_agent::{UserAgent, UserAgents, read_message, write_message};
 use crate::wire::{WireReader, put_string};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use broker_protocol::CallId;
 use broker_protocol::gateway::{
     FromGateway, HeldSignature, RequestAnswer, SIGNATURE_QUESTION, SignaturePurpose, SshSpec,
 };
+use broker_protocol::{CallId, ConnectionReport, ConnectionVerdict};
 use ring::digest::{SHA256, digest};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -34,6 +35,12 @@ const MESSAGE_MAX: usize = 32 * 1024;
 /// Programs that are served at once; others see their connection closed.
 const AT_ONCE: usize = 16;
 
+const OTHER_MESSAGE: &str = "its ssh agent lists keys and signs, and does nothing else";
+const OTHER_SESSION: &str = "its ssh agent signs logins in sessions that the gateway carries to a host of `[ssh]` with a key that \
+                             `known_hosts` has, and this is none";
+const OTHER_SIGNATURE: &str = "its ssh agent signs logins as the user of `[ssh]` in the session at hand, and for git where `[ssh]` has `sign`; \
+                               this is neither, or of another key";
+
 /// The agent that the programs of a session have.
 pub struct AgentFilter {
     specs: Vec<SshSpec>,
@@ -42,6 +49,8 @@ pub struct AgentFilter {
     agents: UserAgents,
     questions: SignatureQuestions,
     places: Semaphore,
+    refusals: AgentRefusals,
+    tell: Rc<dyn Fn(FromGateway)>,
 }
 
 impl AgentFilter {
@@ -56,8 +65,10 @@ impl AgentFilter {
             known: KnownHosts::parse(known_hosts),
             seen: SeenExchanges::default(),
             agents: UserAgents::new(tell.clone()),
-            questions: SignatureQuestions::new(tell),
+            questions: SignatureQuestions::new(tell.clone()),
             places: Semaphore::new(AT_ONCE),
+            refusals: AgentRefusals::default(),
+            tell,
         }
     }
 
@@ -125,7 +136,7 @@ struct AgentClient<'f> {
 }
 
 impl AgentClient<'_> {
-    /// The answer to a message; `None` for a failure, which says no more.
+    /// The answer to a message; `None` for a failure, which says no more to the program.
     async fn answer(&mut self, message: &[u8]) -> Option<Vec<u8>> {
         let (number, content) = message.split_first()?;
         match *number {
@@ -133,7 +144,7 @@ impl AgentClient<'_> {
             IDENTITIES_WANTED => self.identities(content).await,
             SIGN => self.sign(message, content).await,
             // Nothing adds, removes or locks keys, and nothing else is asked of the user's agent.
-            _ => None,
+            _ => self.refuse(OTHER_MESSAGE),
         }
     }
 
@@ -141,7 +152,7 @@ impl AgentClient<'_> {
     fn bind(&mut self, message: &[u8], content: &[u8]) -> Option<Vec<u8>> {
         let mut reader = WireReader::new(content);
         if reader.string()? != BIND {
-            return None;
+            return self.refuse(OTHER_MESSAGE);
         }
         let bound = match self.binding {
             Binding::None => self.bound(message, reader),
@@ -149,7 +160,10 @@ impl AgentClient<'_> {
         };
         let is_bound = bound.is_some();
         self.binding = bound.map_or(Binding::Refused, Binding::Bound);
-        is_bound.then(|| vec![SUCCESS])
+        match is_bound {
+            true => Some(vec![SUCCESS]),
+            false => self.refuse(OTHER_SESSION),
+        }
     }
 
     fn bound(&self, message: &[u8], mut reader: WireReader) -> Option<BoundSession> {
@@ -217,17 +231,18 @@ impl AgentClient<'_> {
         if !reader.is_at_end() || flags & !RSA_FLAGS != 0 {
             return None;
         }
-        let (ssh, purpose) = match SignedData::read(data)? {
-            SignedData::Login(login) => self.login(&login, key)?,
-            SignedData::Git => self.git(key)?,
+        let wanted = match SignedData::read(data) {
+            Some(SignedData::Login(login)) => self.login(&login, key),
+            Some(SignedData::Git) => self.git(key),
+            None => None,
+        };
+        let Some((ssh, purpose)) = wanted else {
+            return self.refuse(OTHER_SIGNATURE);
         };
         let questions = &self.filter.questions;
-        match questions.ask(self.call, ssh, purpose).await {
-            RequestAnswer::Granted => {}
-            RequestAnswer::Refused
-            | RequestAnswer::Expired
-            | RequestAnswer::NoCall
-            | RequestAnswer::TooMany => return None,
+        let answer = questions.ask(self.call, ssh, purpose).await;
+        if let Some(why) = not_granted(answer) {
+            return self.refuse(why);
         }
         // An answer may take long: the connection may be gone by now.
         if let Binding::Bound(bound) = &self.binding
@@ -273,16 +288,52 @@ impl AgentClient<'_> {
         Some((u16::try_from(ssh).ok()?, SignaturePurpose::Git))
     }
 
+    /// Reports that a program gets nothing, and why.
+    fn refuse<T>(&self, why: &str) -> Option<T> {
+        let (host, port) = match &self.binding {
+            Binding::Bound(bound) => (bound.host.clone(), bound.port),
+            Binding::None | Binding::Refused => Default::default(),
+        };
+        let kind = (self.call, host.clone(), port, why.to_owned());
+        let count = self.filter.refusals.count(kind)?;
+        let report = ConnectionReport {
+            host,
+            port,
+            verdict: ConnectionVerdict::RequestRefused,
+            count,
+            why: Some(why.to_owned()),
+            private: None,
+        };
+        (self.filter.tell)(FromGateway::Connected(report.cut()));
+        None
+    }
+
     /// The user's agent, connected when it is first needed.
     async fn agent(&mut self) -> Option<&mut UserAgent> {
         if self.agent.is_none() {
-            let mut agent = self.filter.agents.connect().await.ok()?;
+            let mut agent = match self.filter.agents.connect().await {
+                Ok(agent) => agent,
+                Err(why) => return self.refuse(&format!("its ssh agent has none to ask: {why}")),
+            };
             if let Binding::Bound(bound) = &self.binding {
                 agent.bind(&bound.message).await.ok()?;
             }
             self.agent = Some(agent);
         }
         self.agent.as_mut()
+    }
+}
+
+/// Why there is no signature, if the broker has not granted it.
+fn not_granted(answer: RequestAnswer) -> Option<&'static str> {
+    match answer {
+        RequestAnswer::Granted => None,
+        RequestAnswer::Refused => Some("the user has not allowed its ssh agent to sign"),
+        RequestAnswer::Expired => Some("nobody has allowed its ssh agent to sign in time"),
+        RequestAnswer::NoCall => {
+            Some("its ssh agent signs by asking, and no client waits for this call")
+        }
+        RequestAnswer::TooMany => Some("its call has asked about signatures too often"),
     }
 }
 

@@ -8,6 +8,7 @@ mod exchange;
 mod host_signature;
 mod known_hosts;
 mod messages;
+mod refusals;
 mod seen;
 mod signed_data;
 mod user_agent;

@@ -46,6 +46,8 @@ struct World {
     /// Questions to the broker, and the messages that the user's agent got.
     asked: Rc<RefCell<Vec<HeldSignature>>>,
     got: Rc<RefCell<Vec<Vec<u8>>>>,
+    /// What was reported as refused: the host, and why.
+    refused: Rc<RefCell<Vec<(String, String)>>>,
 }
 
 /// A session whose broker answers `answer` to every question.
@@ -61,9 +63,18 @@ fn world(answer: RequestAnswer) -> World {
     let known = host.line("git.example") + &other.line("other.example");
     let asked = Rc::<RefCell<Vec<HeldSignature>>>::default();
     let got = Rc::<RefCell<Vec<Vec<u8>>>>::default();
+    let refused = Rc::<RefCell<Vec<(String, String)>>>::default();
     let filter = Rc::new_cyclic(|filter: &Weak<AgentFilter>| {
         let (filter, asked, got) = (filter.clone(), asked.clone(), got.clone());
+        let refused = refused.clone();
         AgentFilter::new(vec![spec], &known, move |frame| {
+            if let FromGateway::Connected(report) = frame {
+                assert_eq!(report.verdict, ConnectionVerdict::RequestRefused);
+                report.check().unwrap();
+                let why = report.why.unwrap();
+                refused.borrow_mut().push((report.host, why));
+                return;
+            }
             let (filter, asked, got) = (filter.clone(), asked.clone(), got.clone());
             // The broker answers later.
             tokio::task::spawn_local(async move {
@@ -89,6 +100,7 @@ fn world(answer: RequestAnswer) -> World {
         host,
         asked,
         got,
+        refused,
     }
 }
 
@@ -352,5 +364,37 @@ fn nothing_else_of_the_protocol_reaches_the_users_agent() {
         let ended = read_message(&mut program.0, MESSAGE_MAX).await;
         assert!(ended.is_err());
         assert!(world.got.borrow().is_empty());
+    });
+}
+
+#[test]
+fn what_is_refused_is_reported_with_its_host_if_there_is_one() {
+    run(async {
+        let world = world(RequestAnswer::Refused);
+        let carried = world.carried(PLACE, &world.host, b"sid");
+        let mut program = world.connect(CALL);
+        let signature = world.host.sign(b"sid");
+        assert_eq!(
+            program.bind(&world.host, b"sid", &signature, 0).await,
+            SUCCESS
+        );
+        assert_eq!(program.login(b"sid", "git", &Key::new(3)).await, FAILURE);
+        assert_eq!(program.login(b"sid", "root", &Key::new(3)).await, FAILURE);
+        let mut other = world.connect(CALL);
+        assert_eq!(
+            other.bind(&world.host, b"other", &signature, 0).await,
+            FAILURE
+        );
+        assert_eq!(other.ask(&[19]).await, [FAILURE]);
+        let host = PLACE.0.to_owned();
+        let reported = [
+            (host.clone(), not_granted(RequestAnswer::Refused).unwrap()),
+            (host, OTHER_SIGNATURE),
+            (String::new(), OTHER_SESSION),
+            (String::new(), OTHER_MESSAGE),
+        ];
+        let reported = reported.map(|(host, why)| (host, why.to_owned()));
+        assert_eq!(*world.refused.borrow(), reported);
+        drop(carried);
     });
 }
