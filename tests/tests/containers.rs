@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Tests that run again for each profile: from each suite, those that depend most on how the supervisor gets at its callers.
-const AGAIN: [&str; 7] = [
+const AGAIN: [&str; 8] = [
     "escapes::other_processes_are_out_of_reach",
     "supervised::a_socket_says_the_path_that_was_asked",
     "supervised::files_open_as_they_do_without_a_supervisor",
@@ -21,6 +21,7 @@ const AGAIN: [&str; 7] = [
     "self_attack::every_attack_is_held_and_its_control_works",
     "loopback::no_program_of_the_machine_comes_to_a_cells_server",
     "network::a_host_that_is_not_allowed_is_refused_named_and_recorded",
+    "ssh_agent::git_and_ssh_log_in_where_the_policy_allows_it",
 ];
 
 once_test!(suites_hold_with_dockers_profile);

@@ -55,6 +55,7 @@ mod services;
 mod shared_inodes;
 mod sandboxd;
 mod sidecar;
+mod ssh_agent;
 mod successive;
 mod supervised;
 mod toolchains;

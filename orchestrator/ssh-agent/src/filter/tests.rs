@@ -368,7 +368,7 @@ fn nothing_else_of_the_protocol_reaches_the_users_agent() {
 }
 
 #[test]
-fn what_is_refused_is_reported_with_its_host_if_there_is_one() {
+fn a_refusal_is_reported_with_its_host_if_there_is_one() {
     run(async {
         let world = world(RequestAnswer::Refused);
         let carried = world.carried(PLACE, &world.host, b"sid");
