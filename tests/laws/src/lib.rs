@@ -1,5 +1,5 @@
-//! Laws of the code that are better checked than requested. Each is a function over a tree, so that a test can plant a violation in
-//! a copy and check that it is caught. Anything that cannot be read is a violation too.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
 pub mod advice;
 pub mod bool_parameters;
