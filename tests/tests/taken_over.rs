@@ -580,7 +580,7 @@ fn a_taken_over_export_reaches_no_host_but_its_collector(place: Place) {
             asked_of_gateway(&puppet, control, &ask, request)
         };
         let refused = ask(&other);
-        assert!(refused.contains("NotRequest"), "{refused}");
+        assert!(refused.contains("NotNamed"), "{refused}");
         let reached = ask(&collector);
         assert!(
             reached.starts_with("HTTP/1.1 200"),
