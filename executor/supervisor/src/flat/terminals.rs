@@ -3,7 +3,7 @@
 
 use crate::caller::CallerThread;
 use crate::object::errno;
-use crate::pty::PtyClient;
+use crate::flat::pty::PtyClient;
 use nix::Result;
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
