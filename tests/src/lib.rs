@@ -24,7 +24,6 @@ pub mod filter;
 pub mod registries;
 pub mod rows;
 pub mod corpus;
-pub mod laws;
 pub mod chance;
 pub mod container;
 pub mod fuzz;

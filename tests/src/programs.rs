@@ -5,14 +5,13 @@
 //! folder below a home directory often is not readable. A folder that also contains our helpers is used as it is, with the test
 //! build of the executor in its `ablation`, if that is there.
 
+pub use lazaret_laws::workspace::{cargo, workspace};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
-use std::ffi::OsString;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -211,28 +210,6 @@ pub fn built() -> &'static Path {
     })
 }
 
-/// Cargo, without the variables that it sets for a program about its own package: crates whose build depends on such a variable,
-/// and all that use them, would be built again.
-pub fn cargo() -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let told = |name: &OsString| {
-        let prefixes = [
-            "CARGO_PKG_",
-            "CARGO_MANIFEST_",
-            "CARGO_BIN_",
-            "CARGO_CRATE_",
-            "CARGO_PRIMARY_",
-        ];
-        prefixes
-            .iter()
-            .any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
-    };
-    for name in std::env::vars_os().map(|(name, _)| name).filter(told) {
-        cargo.env_remove(name);
-    }
-    cargo
-}
-
 /// Builds what will be installed. A build with nothing to do takes a tenth of a second.
 fn build(product_is_given: bool) -> Result<(), String> {
     let mut cargo = cargo();
@@ -255,13 +232,6 @@ fn build(product_is_given: bool) -> Result<(), String> {
         Ok(_) => Err("the programs under test do not build".to_owned()),
         Err(error) => Err(format!("cargo does not start: {error}")),
     }
-}
-
-/// The folder of the workspace.
-pub fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("this crate is in a workspace")
 }
 
 fn install(from: &Path, programs: &[&str], to: &Path) {

@@ -23,7 +23,7 @@ const SSHD: &str = "/usr/sbin/sshd";
 /// keys that log in there; the policy names one of them.
 struct Forge {
     world: World,
-    /// What the host has. It is an ordinary user's, as sshd needs folders of the machine for root.
+    /// The files of the host. They are an ordinary user's, as sshd needs folders of the machine for root.
     host: World,
     agent: Child,
     port: u16,

@@ -530,7 +530,7 @@ fn a_taken_over_chat_has_its_provider_do_nothing_else(place: Place) {
     let lines = || server.asked().len();
     let before = lines();
     // The control: a request of the interface arrives, whoever makes it.
-    let answer = ask("Settings", "POST /api/show HTTP/1.1");
+    let answer = ask("ProviderSettings", "POST /api/show HTTP/1.1");
     assert!(answer.contains("capabilities"), "{answer}");
     assert_eq!(lines(), before + 1);
     for line in [
@@ -544,9 +544,9 @@ fn a_taken_over_chat_has_its_provider_do_nothing_else(place: Place) {
         "POST /api/%73how",
         "PUT /api/show",
     ] {
-        let refused = ask("Settings", &format!("{line} HTTP/1.1"));
+        let refused = ask("ProviderSettings", &format!("{line} HTTP/1.1"));
         assert!(refused.contains("\"NotRequest\""), "{line}: {refused}");
-        let refused = ask("User", &format!("{line} HTTP/1.1"));
+        let refused = ask("ServerSettings", &format!("{line} HTTP/1.1"));
         assert!(refused.contains("\"NotNamed\""), "{line}: {refused}");
     }
     assert_eq!(lines(), before + 1);
@@ -575,12 +575,12 @@ fn a_taken_over_export_reaches_no_host_but_its_collector(place: Place) {
         let control = control_of(export.pid());
         let puppet = taken_over(export.pid() as u32);
         let ask = |server: &ModelServer| {
-            let ask = json!({"by": "Settings", "url": server.url()});
+            let ask = json!({"by": "ProviderSettings", "url": server.url()});
             let request = "POST /v1/logs HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
             asked_of_gateway(&puppet, control, &ask, request)
         };
         let refused = ask(&other);
-        assert!(refused.contains("NotRequest"), "{refused}");
+        assert!(refused.contains("NotNamed"), "{refused}");
         let reached = ask(&collector);
         assert!(
             reached.starts_with("HTTP/1.1 200"),

@@ -168,10 +168,7 @@ pub fn found(refusal: &Refusal) -> Option<Finding> {
     let RefusalReport::Found(kind, why, advice) = report(refusal) else {
         return None;
     };
-    let target = refusal
-        .misplaced()
-        .map(|(_, path)| path.to_string_lossy().into_owned());
-    let found = Finding::new(kind, target.unwrap_or_else(|| text(refusal)), why);
+    let found = Finding::new(kind, text(refusal), why);
     let found = found.with_unnamed(u64::from(refusal.count).saturating_sub(1));
     Some(match advice {
         Some(advice) => found.with_advice(advice),
@@ -273,6 +270,7 @@ pub(crate) fn protected_at(kind: AttemptKind, path: &Path, spec: &SandboxSpec) -
         &Refusal {
             kind,
             cause: Cause::Protected,
+            object: None,
             target,
             count: 1,
         },

@@ -87,6 +87,7 @@ fn write(kind: AttemptKind, path: &Path, spec: &SandboxSpec, leasable: Leasable)
     let refusal = |cause| Refusal {
         kind,
         cause,
+        object: None,
         target: path.as_os_str().as_bytes().to_vec(),
         count: 1,
     };

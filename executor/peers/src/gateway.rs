@@ -72,7 +72,7 @@ pub enum GatewayEvent {
     },
     /// Answered by [`Gateway::answer`]: a request, and the session's rule that asks about it.
     Asked(HeldRequest, Box<RequestRule>),
-    /// Answered by [`Gateway::deliver_agent`].
+    /// A connection to the user's ssh agent is wanted: answered by [`Gateway::deliver_agent`].
     AgentWanted,
     /// Answered by [`Gateway::answer`]: a signature, and the keys that it is of.
     SignatureWanted(HeldSignature, Box<SshSpec>),

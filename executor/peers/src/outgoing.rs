@@ -57,7 +57,7 @@ pub struct ProgramQuestion {
     pub question: u32,
     /// The place of the rule that asks.
     pub rule: u16,
-    /// The line that says so.
+    /// The line of the policy that says so.
     pub name: String,
     /// Questions that a yes for the session covers.
     pub scope: Digest,

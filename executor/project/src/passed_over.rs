@@ -99,6 +99,7 @@ mod tests {
         Refusal {
             kind: AttemptKind::Write,
             cause: Cause::NotWritten,
+            object: None,
             target: path.as_os_str().as_bytes().to_vec(),
             count: 1,
         }

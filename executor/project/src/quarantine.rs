@@ -12,6 +12,7 @@ use crate::tree::SessionTree;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{Finding, FindingKind};
 use executor_spec::created::{CreatedFiles, RenameLock};
+use executor_spec::known_directories::Identity;
 use executor_spec::refusals::Refusal;
 use executor_spec::sandbox::SandboxSpec;
 use executor_spec::undo_directory;
@@ -44,7 +45,7 @@ pub(crate) struct Misplaced(Vec<MisplacedObject>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct MisplacedObject {
-    identity: Vec<u8>,
+    identity: Identity,
     path: PathBuf,
     /// Whether it was reported that it could not be taken.
     is_said: bool,
@@ -56,7 +57,7 @@ impl Misplaced {
         let objects = refusals.iter().filter_map(Refusal::misplaced);
         self.0
             .extend(objects.map(|(identity, path)| MisplacedObject {
-                identity: identity.to_owned(),
+                identity: *identity,
                 path: path.to_owned(),
                 is_said: false,
             }));
@@ -268,10 +269,11 @@ mod tests {
     #[test]
     fn waiting_objects_are_limited_and_new_ones_are_kept() {
         let refusals = |from: usize, count: usize| -> Vec<Refusal> {
-            let target = |number: usize| [&[0; 24][..], format!("/p/{number}").as_bytes()].concat();
+            let target = |number: usize| format!("/p/{number}").into_bytes();
             let refusal = |number| Refusal {
                 kind: AttemptKind::Write,
                 cause: Cause::Misplaced,
+                object: Some([0; 24]),
                 target: target(number),
                 count: 1,
             };

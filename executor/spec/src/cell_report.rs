@@ -187,11 +187,12 @@ mod tests {
             Refusal {
                 kind,
                 cause,
+                object: None,
                 target,
                 count: 1,
             }
         };
-        for length in [0, REPORT_LEN - 7, 400] {
+        for length in [0, REPORT_LEN - 8, 400] {
             let bytes = CellMessage::refused(&refusal(length));
             assert!(bytes.len() <= MESSAGE_MAX);
             assert_eq!(

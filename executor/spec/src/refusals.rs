@@ -1,7 +1,7 @@
 //! Refusals by a cell's first process during a tool call, for its result: the object, the kind of access, the rule.
 //! Noted where a system call is refused; what was found of new names when the program had ended comes before.
 
-use crate::known_directories::IDENTITY_LEN;
+use crate::known_directories::{IDENTITY_LEN, Identity};
 use broker_protocol::{AttemptKind, limit};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,12 +18,12 @@ pub const PASSED_OVER_NAMED_MAX: usize = limit::FOUND_OBJECTS;
 /// Maximum number of refusals that are sent: with what is misplaced or passed over, and one each for what is left, what could not be
 /// examined, and what was not noted.
 pub const MESSAGES_MAX: usize = REFUSALS_MAX + MISPLACED_MAX + 2 * PASSED_OVER_NAMED_MAX + 3;
-/// Bytes of an encoded refusal before its target.
-const HEAD: usize = 6;
+/// Bytes of an encoded refusal before its object and its target.
+const HEAD: usize = 7;
 /// Bytes of the longest message of a refusal.
-pub const MESSAGE_MAX: usize = 1 + HEAD + MISPLACED_TARGET_MAX;
-/// Bytes of the identity and the path of what is misplaced.
-const MISPLACED_TARGET_MAX: usize = IDENTITY_LEN + libc::PATH_MAX as usize;
+pub const MESSAGE_MAX: usize = 1 + HEAD + IDENTITY_LEN + MISPLACED_TARGET_MAX;
+/// Bytes of the path of what is misplaced.
+const MISPLACED_TARGET_MAX: usize = libc::PATH_MAX as usize;
 
 /// Something that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +32,10 @@ pub struct Refusal {
     pub kind: AttemptKind,
     /// The rule that refused it.
     pub cause: Cause,
+    /// The misplaced object; `None` with every other cause.
+    pub object: Option<Identity>,
     /// A real path, an address with its port, or the name of a system call; its first `TARGET_MAX` bytes. Of what is misplaced, the
-    /// object's identity and the whole path.
+    /// whole path.
     pub target: Vec<u8>,
     pub count: u32,
 }
@@ -110,6 +112,7 @@ impl Refusals {
             self.list.push(Refusal {
                 kind,
                 cause,
+                object: None,
                 target: target.to_vec(),
                 count: 1,
             });
@@ -136,9 +139,8 @@ impl Refusals {
 
 impl Refusal {
     /// Identity and path of a misplaced object.
-    pub fn misplaced(&self) -> Option<(&[u8], &Path)> {
-        let (identity, path) = self.target.split_at_checked(IDENTITY_LEN)?;
-        (self.cause == Cause::Misplaced).then(|| (identity, Path::new(OsStr::from_bytes(path))))
+    pub fn misplaced(&self) -> Option<(&Identity, &Path)> {
+        self.object.as_ref().map(|object| (object, self.path()))
     }
 
     /// Encodes it for the broker.
@@ -149,23 +151,30 @@ impl Refusal {
             .unwrap_or_default();
         let mut bytes = vec![kind as u8, self.cause as u8];
         bytes.extend_from_slice(&self.count.to_le_bytes());
+        bytes.push(self.object.is_some().into());
+        bytes.extend_from_slice(self.object.as_ref().map_or(&[][..], |object| object));
         bytes.extend_from_slice(&self.target);
         bytes
     }
 
     /// Decodes a refusal; `None` if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (head, target) = bytes.split_first_chunk::<HEAD>()?;
-        let [kind, cause, count @ ..] = *head;
+        let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
+        let [kind, cause, count @ .., has_object] = *head;
         let cause = *Cause::ALL.get(usize::from(cause))?;
-        let max = if cause == Cause::Misplaced {
-            MISPLACED_TARGET_MAX
-        } else {
-            TARGET_MAX
+        // What is misplaced is an object, and nothing else has one.
+        let (object, target, max) = match (cause == Cause::Misplaced, has_object) {
+            (true, 1) => {
+                let (object, path) = rest.split_first_chunk::<IDENTITY_LEN>()?;
+                (Some(*object), path, MISPLACED_TARGET_MAX)
+            }
+            (false, 0) => (None, rest, TARGET_MAX),
+            (true | false, _) => return None,
         };
         Some(Self {
             kind: *AttemptKind::ALL.get(usize::from(kind))?,
             cause,
+            object,
             target: (target.len() <= max).then(|| target.to_vec())?,
             count: u32::from_le_bytes(count),
         })
@@ -188,6 +197,7 @@ mod tests {
                 let refusal = Refusal {
                     kind,
                     cause,
+                    object: (cause == Cause::Misplaced).then_some([7; IDENTITY_LEN]),
                     target: b"/a\xff".to_vec(),
                     count: 7,
                 };
@@ -197,6 +207,7 @@ mod tests {
         let longest = Refusal {
             kind: AttemptKind::Read,
             cause: Cause::Misplaced,
+            object: Some([9; IDENTITY_LEN]),
             target: vec![b'x'; MISPLACED_TARGET_MAX],
             count: u32::MAX,
         };
@@ -210,8 +221,16 @@ mod tests {
             &bytes[..],
             &[],
             &[0; HEAD - 1],
-            &[200, 0, 0, 0, 0, 0],
-            &[0, 200, 0, 0, 0, 0],
+            &[200, 0, 0, 0, 0, 0, 0],
+            &[0, 200, 0, 0, 0, 0, 0],
+            // An object that nothing misplaced, and something misplaced without its object.
+            &[
+                &[0, Cause::Outside as u8, 0, 0, 0, 0, 1][..],
+                &[0; IDENTITY_LEN],
+            ]
+            .concat(),
+            &[0, Cause::Misplaced as u8, 0, 0, 0, 0, 0],
+            &[0, Cause::Misplaced as u8, 0, 0, 0, 0, 1],
         ] {
             assert_eq!(Refusal::decode(other), None);
         }

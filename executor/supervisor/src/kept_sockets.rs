@@ -5,7 +5,7 @@
 //! that; and of the others, those are dropped that no process of the cell has any more, before that can matter to anybody: when
 //! something is bound or connected, and when there are many.
 
-use crate::loopback::open_sockets;
+use crate::flat::loopback::open_sockets;
 use crate::object::errno;
 use crate::tcp::inode;
 use executor_sys::socket::{self, SocketEnd};

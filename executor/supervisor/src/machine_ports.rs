@@ -5,7 +5,7 @@
 
 use crate::answer::SyscallAnswer;
 use crate::call::SupervisedCall;
-use crate::loopback::Loopback;
+use crate::flat::loopback::Loopback;
 use crate::object::errno;
 use crate::rules::RelayWay;
 use crate::tcp::{SocketName, TcpSocket, family, inode, is_closed, is_over};

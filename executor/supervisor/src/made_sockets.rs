@@ -2,7 +2,7 @@
 
 use crate::answer::SyscallAnswer;
 use crate::call::SupervisedCall;
-use crate::interfaces::is_datagram;
+use crate::flat::interfaces::is_datagram;
 use crate::kept_sockets::{CallersSocket, WATCHERS_MAX, Watcher, is_watcher};
 use crate::object::{errno, is};
 use executor_spec::caller_access::SocketAccess;

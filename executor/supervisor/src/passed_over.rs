@@ -161,6 +161,7 @@ impl PassedName {
         Refusal {
             kind: Write,
             cause,
+            object: None,
             target: path[..path.len().min(TARGET_MAX)].to_vec(),
             count: 1,
         }

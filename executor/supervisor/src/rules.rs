@@ -1,12 +1,12 @@
 //! What a supervised call may touch: areas, protected names, and the processes that exist for the cell.
 
 use crate::areas::{Area, Areas};
-use crate::hosts_file::HostsFile;
+use crate::flat::hosts_file::HostsFile;
+use crate::flat::loopback::draw_addresses;
+use crate::flat::pty::PtyClient;
 use crate::link_names::LinkNames;
-use crate::loopback::draw_addresses;
 use crate::made_directories::MadeDirectories;
 use crate::object::{Handle, errno};
-use crate::pty::PtyClient;
 use crate::socket_rules::SocketRules;
 use crate::written_links::WrittenLinks;
 use broker_protocol::{AttemptKind, CallId, Layer};

@@ -142,10 +142,10 @@ impl NewNames {
             {
                 NotedState::Harmless => {}
                 NotedState::Misplaced if misplaced.len() < MISPLACED_MAX => {
-                    misplaced.push(refusal(
-                        Cause::Misplaced,
-                        [&note.object, path(note)].concat(),
-                    ));
+                    misplaced.push(Refusal {
+                        object: Some(note.object),
+                        ..refusal(Cause::Misplaced, path(note).to_vec())
+                    });
                     taken.push(&note.path);
                 }
                 NotedState::Misplaced => left.push(note),
@@ -201,6 +201,7 @@ fn refusal(cause: Cause, target: Vec<u8>) -> Refusal {
     Refusal {
         kind: Write,
         cause,
+        object: None,
         target,
         count: 1,
     }

@@ -27,7 +27,8 @@ pub struct ProviderHttp {
 }
 
 impl ProviderHttp {
-    /// A server at `base`, which gets these requests; each carries `headers`, which have the `key`.
+    /// A server at `base`, which gets these requests; each carries `headers`, which have the `key`. The requests are named to the client's
+    /// gateway, if it has not started yet: later it takes no more.
     ///
     /// # Errors
     /// [`ProviderError::BaseUrl`]; [`ProviderError::PlainKey`] if a key would cross a network in clear text.
@@ -117,7 +118,13 @@ impl ProviderHttp {
 
     /// The client, which this process can have once it has a gateway.
     fn client(&self) -> &HostClient {
-        let new = || HostClient::new(ClientGateway::of_process(), By::Settings, &self.base);
+        let new = || {
+            HostClient::new(
+                ClientGateway::of_process(),
+                By::ProviderSettings,
+                &self.base,
+            )
+        };
         self.client.get_or_init(new)
     }
 

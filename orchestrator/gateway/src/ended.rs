@@ -43,7 +43,6 @@ mod streams;
 mod tasks;
 mod host;
 mod reports;
-mod effects;
 mod held;
 mod held_body;
 mod questions;

@@ -166,14 +166,14 @@ pub enum By {
     /// The same, for an image: without TLS from this machine alone.
     ModelOfImage(Box<WebPolicy>),
     /// The user's settings of a provider or a collector: any address, for the requests that are named.
-    Settings,
+    ProviderSettings,
     /// The user's settings of a search engine: any address, for a search that a model has asked for.
     Engine,
     /// The user's settings of a server: any literal address; for a name, the addresses that a name may open. Without TLS only if
     /// none is public.
-    User,
+    ServerSettings,
     /// A repository's settings of a server: only public addresses, only with TLS.
-    Stranger,
+    RepositorySettings,
     /// A server of the settings, which refers to it for a login: the same, and also addresses of the class that a server of the user's
     /// settings has.
     ServerOf(HostOrigin),

@@ -94,7 +94,7 @@ fn after_version(held: &[u8]) -> Option<&[u8]> {
 enum PacketsRead {
     /// The last packet is not complete.
     Partial,
-    /// No exchange will be seen.
+    /// No exchange can be seen in what follows.
     Over,
     Exchange(SeenExchange),
 }

@@ -30,7 +30,7 @@ use std::rc::Rc;
 use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, oneshot};
 
-/// Longest message of a program.
+/// Longest message of a program, in bytes without its length.
 const MESSAGE_MAX: usize = 32 * 1024;
 /// Programs that are served at once; others see their connection closed.
 const AT_ONCE: usize = 16;
@@ -148,7 +148,7 @@ impl AgentClient<'_> {
         }
     }
 
-    /// `session-bind@openssh.com`.
+    /// Binds the connection to a session (`session-bind@openssh.com`), once.
     fn bind(&mut self, message: &[u8], content: &[u8]) -> Option<Vec<u8>> {
         let mut reader = WireReader::new(content);
         if reader.string()? != BIND {

@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 
-/// Port that is not written.
+/// Port of a host whose line names none.
 const DEFAULT_PORT: u16 = 22;
 
 #[derive(Debug, Default)]

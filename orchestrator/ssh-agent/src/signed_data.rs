@@ -3,9 +3,9 @@
 
 use crate::wire::WireReader;
 
-/// Number of a login (`SSH_MSG_USERAUTH_REQUEST`).
+/// Number of the message that logs in (`SSH_MSG_USERAUTH_REQUEST`).
 const LOGIN: u8 = 50;
-/// The only namespace that is signed in.
+/// Signatures are made in this namespace alone.
 const NAMESPACE: &[u8] = b"git";
 
 #[derive(Clone, Debug, PartialEq, Eq)]

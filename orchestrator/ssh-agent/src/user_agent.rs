@@ -17,10 +17,10 @@ use tokio::time::timeout;
 
 /// Longest answer of an agent (OpenSSH's own limit).
 const ANSWER_MAX: usize = 256 * 1024;
-/// How long the broker may take to connect.
+/// Longest wait until the broker has connected.
 const CONNECT: Duration = Duration::from_secs(15);
 
-/// Asks the broker for connections.
+/// Asks the broker for connections to the user's agent, in order.
 pub(super) struct UserAgents {
     waiting: RefCell<VecDeque<oneshot::Sender<Result<OwnedFd, String>>>>,
     tell: Rc<dyn Fn(FromGateway)>,

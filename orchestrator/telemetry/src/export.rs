@@ -248,7 +248,7 @@ impl ExportClient {
 #[async_trait]
 impl HttpClient for ExportClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let new = || HostClient::new(ClientGateway::of_process(), By::Settings, &self.url);
+        let new = || HostClient::new(ClientGateway::of_process(), By::ProviderSettings, &self.url);
         let client = self.client.get_or_init(new);
         let (head, body) = request.into_parts();
         let url = Url::parse(&head.uri.to_string())?;

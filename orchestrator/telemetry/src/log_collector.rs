@@ -127,7 +127,7 @@ impl LogCollector {
     }
 
     async fn exchange(&self, body: Vec<u8>) -> Result<Option<String>, NotAcknowledged> {
-        let new = || HostClient::new(ClientGateway::of_process(), By::Settings, &self.url);
+        let new = || HostClient::new(ClientGateway::of_process(), By::ProviderSettings, &self.url);
         let client = self.client.get_or_init(new);
         let json = HeaderValue::from_static("application/json");
         let request = client

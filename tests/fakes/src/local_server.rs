@@ -1,6 +1,6 @@
 //! Servers of this machine that clients in cells are to reach, or not.
 
-use crate::Serving;
+use crate::serving::Serving;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -118,8 +118,8 @@ fn a_collector_gets_each_record_once_and_the_export_goes_on_from_there(place: Pl
     assert_eq!(raw, whole.split_inclusive('\n').skip(4).collect::<String>());
 }
 
-once_test!(what_a_collector_has_is_verified_by_its_signed_heads);
-fn what_a_collector_has_is_verified_by_its_signed_heads() {
+once_test!(collected_records_are_verified_by_signed_heads);
+fn collected_records_are_verified_by_signed_heads() {
     let world = written(Place::any());
     let key = world.outside.join("audit.pub");
     let mut command = world.program("lazaret");
@@ -400,8 +400,8 @@ fn batches_have_bounds_and_leave_nothing_out() {
     assert_eq!(taken + left, 1500);
 }
 
-once_test!(what_is_not_as_it_was_written_is_not_sent);
-fn what_is_not_as_it_was_written_is_not_sent() {
+once_test!(changed_records_are_not_sent);
+fn changed_records_are_not_sent() {
     let world = written(Place::any());
     let file = audit_of(&world).join(chain::file_name(1));
     let text = fs::read_to_string(&file).unwrap();

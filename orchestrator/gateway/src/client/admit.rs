@@ -184,10 +184,10 @@ impl<R: Resolve> ClientNetwork<R> {
                 self.allowed.check_policy(policy)?;
                 Ok(guard::foresee(policy, target)?)
             }
-            By::Settings => self.allowed.check_settings(target),
-            By::User => self.allowed.check_named(target),
+            By::ProviderSettings => self.allowed.check_settings(target),
+            By::ServerSettings => self.allowed.check_named(target),
             By::Engine => self.allowed.check_engine(target),
-            By::Stranger => self.allowed.check_stranger(target),
+            By::RepositorySettings => self.allowed.check_stranger(target),
             By::ServerOf(server) => self.allowed.check_login(server, target),
         }
     }
@@ -201,9 +201,9 @@ impl<R: Resolve> ClientNetwork<R> {
                 policy.allows(host, port) && (!target.is_plain() || policy.allows_plain(host, port))
             }
             By::ModelOfImage(policy) => policy.allows(host, port) && !target.is_plain(),
-            By::Settings | By::Engine => true,
-            By::User => !target.is_plain(),
-            By::Stranger => false,
+            By::ProviderSettings | By::Engine => true,
+            By::ServerSettings => !target.is_plain(),
+            By::RepositorySettings => false,
             By::ServerOf(server) => {
                 *server == HostOrigin::of(target.url())
                     && self.allowed.check_named(target).is_ok()
@@ -229,9 +229,9 @@ impl<R: Resolve> ClientNetwork<R> {
                     false => Ok(addresses),
                 }
             }
-            By::Settings | By::Engine => self.locate(target).await,
-            By::User => self.judged(NamedBy::User, target).await,
-            By::Stranger => self.judged(NamedBy::Stranger, target).await,
+            By::ProviderSettings | By::Engine => self.locate(target).await,
+            By::ServerSettings => self.judged(NamedBy::User, target).await,
+            By::RepositorySettings => self.judged(NamedBy::Stranger, target).await,
             By::ServerOf(server) => {
                 let by = self.class_of(server).await;
                 self.judged(by.map_or(NamedBy::Stranger, NamedBy::ServerAt), target)
@@ -385,16 +385,16 @@ mod tests {
         let private = || policy("allow = []\nprivate = ['a.example:443']");
         let server = || By::ServerOf(named("https://mcp.example/"));
         for (by, url, allowed) in [
-            (By::Settings, "https://a.example/", true),
-            (By::Settings, "http://a.example/", true),
-            (By::User, "https://a.example/", true),
-            (By::User, "http://a.example/", false),
+            (By::ProviderSettings, "https://a.example/", true),
+            (By::ProviderSettings, "http://a.example/", true),
+            (By::ServerSettings, "https://a.example/", true),
+            (By::ServerSettings, "http://a.example/", false),
             (By::Model(open()), "https://a.example/", true),
             (By::Model(open()), "http://a.example/", false),
             (By::Model(private()), "https://a.example/", false),
             (By::ModelOfImage(open()), "https://a.example/", true),
             (By::ModelOfImage(open()), "http://a.example/", false),
-            (By::Stranger, "https://a.example/", false),
+            (By::RepositorySettings, "https://a.example/", false),
             (server(), "https://a.example/", false),
             (server(), "https://mcp.example/", true),
             (

@@ -57,7 +57,7 @@ pub(super) fn permit(
             used.ok_or(NetworkFault::NoTicket)?;
             Ok(Permitted::Other)
         }
-        By::Settings => {
+        By::ProviderSettings => {
             allowed.check_request(NamedRequest {
                 origin: HostOrigin::of(target.url()),
                 method: request.method().to_string(),
@@ -65,7 +65,7 @@ pub(super) fn permit(
             })?;
             Ok(Permitted::Other)
         }
-        By::User | By::Stranger | By::ServerOf(_) => Ok(Permitted::Other),
+        By::ServerSettings | By::RepositorySettings | By::ServerOf(_) => Ok(Permitted::Other),
     }
 }
 

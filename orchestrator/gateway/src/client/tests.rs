@@ -174,8 +174,8 @@ fn unnamed_hosts_are_not_reached() {
         block_on(get(&HostClient::new(gateway, by, &server.url), &server.url))
     };
     for by in [
-        By::Settings,
-        By::User,
+        By::ProviderSettings,
+        By::ServerSettings,
         model(&opened),
         model(&narrowed),
         image(&opened),
@@ -188,7 +188,7 @@ fn unnamed_hosts_are_not_reached() {
     }
     let reached = server.connections();
     let nothing = Begin::default();
-    for by in [By::Settings, By::User] {
+    for by in [By::ProviderSettings, By::ServerSettings] {
         let refused = ask(&nothing, by);
         assert!(
             matches!(refused, Err(HttpFailure::Fault(NetworkFault::NotNamed(_)))),
@@ -210,7 +210,7 @@ fn unnamed_hosts_are_not_reached() {
         strangers: begin.named.clone(),
         ..Begin::default()
     };
-    for by in [By::Stranger, of_server] {
+    for by in [By::RepositorySettings, of_server] {
         let refused = ask(&of_repository, by.clone());
         let reach = matches!(
             refused,
@@ -247,7 +247,11 @@ fn provider_gets_the_requests_of_its_interface_alone() {
         block_on(async { text(client.to(method, &at(path)).send().await?).await })
     };
     for request in [("POST", "/api/chat"), ("GET", "/v1/models?limit=9")] {
-        assert_eq!(ask(By::Settings, request).unwrap(), "done", "{request:?}");
+        assert_eq!(
+            ask(By::ProviderSettings, request).unwrap(),
+            "done",
+            "{request:?}"
+        );
     }
     let reached = server.connections();
     for request in [
@@ -262,7 +266,7 @@ fn provider_gets_the_requests_of_its_interface_alone() {
         ("GET", "/v1/models?limit=9&data"),
         ("PUT", "/v1/models?limit=9"),
     ] {
-        let refused = ask(By::Settings, request);
+        let refused = ask(By::ProviderSettings, request);
         assert!(
             matches!(
                 refused,
@@ -272,7 +276,10 @@ fn provider_gets_the_requests_of_its_interface_alone() {
         );
     }
     // Nor does it become a server of the settings, whose requests are not listed.
-    for by in [By::User, By::ServerOf(HostOrigin::of(&server.url))] {
+    for by in [
+        By::ServerSettings,
+        By::ServerOf(HostOrigin::of(&server.url)),
+    ] {
         let refused = ask(by, ("POST", "/api/pull"));
         assert!(
             matches!(refused, Err(HttpFailure::Fault(NetworkFault::NotNamed(_)))),
@@ -513,7 +520,7 @@ fn hosts_cannot_speak_for_the_gateway() {
         requests: vec![NamedRequest::new("GET", &server.url)],
         ..Begin::default()
     };
-    let client = HostClient::new(begun(&begin), By::Settings, &server.url);
+    let client = HostClient::new(begun(&begin), By::ProviderSettings, &server.url);
     let response = block_on(client.to(http::Method::GET, &server.url).send()).unwrap();
     let headers = response.headers();
     assert!(headers.contains_key("x-own"));
@@ -531,7 +538,7 @@ fn closed_connection_is_reopened_for_an_unseen_request() {
         requests: vec![NamedRequest::new("POST", &server.url)],
         ..Begin::default()
     };
-    let client = HostClient::new(begun(&begin), By::Settings, &server.url);
+    let client = HostClient::new(begun(&begin), By::ProviderSettings, &server.url);
     let say = async |body: &str| {
         let request = client.to(http::Method::POST, &server.url);
         text(request.body(body.to_owned()).send().await.unwrap())
@@ -574,7 +581,7 @@ fn bodies_stream_in_both_directions() {
         requests: vec![NamedRequest::new("POST", &server.url)],
         ..Begin::default()
     };
-    let client = HostClient::new(begun(&begin), By::Settings, &server.url);
+    let client = HostClient::new(begun(&begin), By::ProviderSettings, &server.url);
     let body: String = (0..BYTES)
         .map(|n| char::from(b'a' + (n % 23) as u8))
         .collect();
@@ -597,7 +604,7 @@ fn broken_off_answer_is_an_error() {
         requests: vec![NamedRequest::new("GET", &server.url)],
         ..Begin::default()
     };
-    let client = HostClient::new(begun(&begin), By::Settings, &server.url);
+    let client = HostClient::new(begun(&begin), By::ProviderSettings, &server.url);
     let broken = block_on(get(&client, &server.url));
     assert!(matches!(broken, Err(HttpFailure::Broken(_))), "{broken:?}");
 }
@@ -631,7 +638,7 @@ fn frames_have_limits() {
         .unwrap();
     assert!(super::accept::begin(&mut theirs).is_err());
     drop(ours);
-    let client = HostClient::new(gateway, By::Settings, &server.url);
+    let client = HostClient::new(gateway, By::ProviderSettings, &server.url);
     assert_eq!(block_on(get(&client, &server.url)).unwrap(), "x");
 }
 
@@ -667,14 +674,18 @@ fn the_target_of_a_request_names_no_host() {
     };
     let place = format!("host: 127.0.0.1:{}\r\n", url.port().unwrap());
     for (by, request, line) in [
-        (By::Settings, "GET /a HTTP/1.0", "GET /a HTTP/1.1\r\n"),
         (
-            By::Settings,
+            By::ProviderSettings,
+            "GET /a HTTP/1.0",
+            "GET /a HTTP/1.1\r\n",
+        ),
+        (
+            By::ProviderSettings,
             "POST http://evil.example/x HTTP/1.1",
             "POST /x HTTP/1.1\r\n",
         ),
         (
-            By::Settings,
+            By::ProviderSettings,
             "GET DATA.evil.example:443 HTTP/1.1",
             "GET / HTTP/1.1\r\n",
         ),
@@ -707,7 +718,7 @@ fn the_target_of_a_request_names_no_host() {
     listener.set_nonblocking(true).unwrap();
     let answer = answer_to(
         &gateway,
-        By::Settings,
+        By::ProviderSettings,
         &url,
         "CONNECT evil.example:443 HTTP/1.1",
     );

@@ -1,7 +1,6 @@
 //! A request that rules ask about: as much of its body is read as says what it changes, the question is asked, and the body goes on from
 //! its beginning.
 
-use super::effects::{self, BodyKind, Effects, UnreadBody};
 use super::exchange::Exchange;
 use super::held_body::BodyBeginning;
 use super::questions::Questions;
@@ -12,6 +11,7 @@ use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestEffect, Reques
 use broker_protocol::limit;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
+use orchestrator_effects::{self as effects, BodyKind, Effects, UnreadBody};
 
 impl Exchange {
     /// The body of a request that all rules in `asking` let go on, once somebody has allowed it.

@@ -1,10 +1,10 @@
 //! The body of a request that was held: what was read of it, and then the rest.
 
-use super::effects::{BodyBytes, UnreadBody};
 use super::questions::{Counted, Questions};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use orchestrator_effects::{BodyBytes, UnreadBody};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 

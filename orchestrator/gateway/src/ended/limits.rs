@@ -32,10 +32,6 @@ pub(crate) const REFUSAL_BODY: usize = 64 * 1024;
 pub(crate) const HELD_REQUESTS: usize = 64;
 /// Bytes of all their bodies that are read before that.
 pub(crate) const HELD_BYTES: usize = 32 << 20;
-/// Bytes of one body that are read, where what it changes stands in its beginning or the whole is short.
-pub(crate) const EFFECTS_PREFIX: usize = 64 * 1024;
-/// Bytes of a body that publishes a package: it is read to its end, as a name may stand twice.
-pub(crate) const PUBLISHED: usize = 16 << 20;
 /// A key that ends within so many seconds is asked for again.
 pub(crate) const EXPIRES_SOON: u64 = 60;
 

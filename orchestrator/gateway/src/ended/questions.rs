@@ -3,10 +3,10 @@
 //! One question of a call is open at a time. A program that gives up and sends the same request again waits for the same answer, and a
 //! yes that came meanwhile is used by it, once.
 
-use super::effects::UnreadBody;
 use super::limits::{HELD_BYTES, HELD_REQUESTS};
 use broker_protocol::CallId;
 use broker_protocol::gateway::{FromGateway, HeldRequest, RequestAnswer};
+use orchestrator_effects::UnreadBody;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tokio::sync::Notify;

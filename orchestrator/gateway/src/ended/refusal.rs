@@ -1,11 +1,11 @@
 //! Answers of ours to a request: why, and what would change it. No answer of a host is ever called ours, and each of ours begins with
 //! `lazaret:`.
 
-use super::effects::UnreadBody;
 use broker_protocol::ConnectionVerdict;
 use broker_protocol::gateway::RequestAnswer;
 use hyper::StatusCode;
 use orchestrator_aws::SignFault;
+use orchestrator_effects::UnreadBody;
 use thiserror::Error;
 
 /// Why a request does not reach its host, or its answer does not reach the program.

@@ -69,8 +69,8 @@ impl NamedAddress {
     /// If it cannot be resolved, or such settings may not lead there.
     pub async fn find(&self, whose: SettingsOwner) -> Result<NamedHost, WebError> {
         let by = match whose {
-            SettingsOwner::User => NamedBy::User,
-            SettingsOwner::Repository => NamedBy::Stranger,
+            SettingsOwner::User => NamedBy::ServerSettings,
+            SettingsOwner::Repository => NamedBy::RepositorySettings,
         };
         NamedHost::find(self.target.clone(), by).await
     }

@@ -39,14 +39,14 @@ impl Key {
     }
 }
 
-/// The session of a test.
+/// The session of a test, with both of its ends.
 struct World {
     filter: Rc<AgentFilter>,
     host: Key,
     /// Questions to the broker, and the messages that the user's agent got.
     asked: Rc<RefCell<Vec<HeldSignature>>>,
     got: Rc<RefCell<Vec<Vec<u8>>>>,
-    /// What was reported as refused: the host, and why.
+    /// Refusals that were reported: the host, and why.
     refused: Rc<RefCell<Vec<(String, String)>>>,
 }
 

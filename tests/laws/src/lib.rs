@@ -1,5 +1,5 @@
-//! Laws of the code that are better checked than requested. Each is a function over a tree, so that a test can plant a violation in
-//! a copy and check that it is caught. Anything that cannot be read is a violation too.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
 pub mod advice;
 pub mod bool_parameters;
@@ -10,8 +10,8 @@ pub mod source;
 pub mod tokens;
 pub mod type_names;
 pub mod words;
+pub mod workspace;
 
-use crate::programs;
 use imports::{Along, Imports};
 use serde_json::Value;
 use source::{PerText, code_only, functions, rust_files};
@@ -50,7 +50,8 @@ orchestrator-confine:
 orchestrator-signature:
 orchestrator-aws: orchestrator-http
 orchestrator-ssh-agent: broker-protocol
-orchestrator-gateway: orchestrator-aws orchestrator-ssh-agent broker-protocol policies orchestrator-reach orchestrator-http orchestrator-confine
+orchestrator-effects: broker-protocol
+orchestrator-gateway: orchestrator-aws orchestrator-effects orchestrator-ssh-agent broker-protocol policies orchestrator-reach orchestrator-http orchestrator-confine
 orchestrator-results: broker-protocol policies orchestrator-text
 # On a thread of its tests; the program is built without it.
 orchestrator-web: orchestrator-gateway broker-protocol policies orchestrator-text orchestrator-reach orchestrator-http
@@ -99,7 +100,8 @@ orchestrator: lazaret-fakes broker-protocol policies policies-guard orchestrator
 # programs are tested from outside.
 lazaret-kernels: lazaret-tests
 lazaret-fakes: broker-protocol
-lazaret-tests: lazaret-fakes broker-protocol policies policies-guard orchestrator-confine orchestrator-gateway
+lazaret-laws:
+lazaret-tests: lazaret-fakes lazaret-laws broker-protocol policies policies-guard orchestrator-confine orchestrator-gateway
 ";
 
 /// Programs, and the processes that are forks of the broker and run the code of one crate: the session's warden and its cells.
@@ -147,6 +149,7 @@ orchestrator-launch: lazaret shell
 orchestrator-run: lazaret shell
 orchestrator-aws: gateway
 orchestrator-ssh-agent: gateway
+orchestrator-effects: gateway
 orchestrator-gateway: gateway
 ";
 
@@ -1108,7 +1111,7 @@ fn rows(table: &str) -> BTreeMap<&str, Vec<&str>> {
 /// The output of a cargo command about a tree. About the real one, which stays as it is, each command runs once.
 fn cargo(root: &Path, words: &[&str]) -> Result<String, String> {
     static SEEN: PerText<Result<String, String>> = PerText::new();
-    if root == programs::workspace() {
+    if root == workspace::workspace() {
         SEEN.get(&words.join(" "), || run_cargo(root, words))
             .as_ref()
             .clone()
@@ -1118,7 +1121,7 @@ fn cargo(root: &Path, words: &[&str]) -> Result<String, String> {
 }
 
 fn run_cargo(root: &Path, words: &[&str]) -> Result<String, String> {
-    let mut cargo = programs::cargo();
+    let mut cargo = workspace::cargo();
     let output = cargo.current_dir(root).args(words).output();
     let output = output.map_err(|error| format!("cargo {} does not start: {error}", words[0]))?;
     if !output.status.success() {

@@ -7,7 +7,7 @@
 
 use crate::answer::SyscallAnswer;
 use crate::call::SupervisedCall;
-use crate::interfaces::{ADDRESS, INDEX, LOOPBACK, MTU, NAME, QUEUE};
+use crate::flat::interfaces::{ADDRESS, INDEX, LOOPBACK, MTU, NAME, QUEUE};
 use crate::object::errno;
 use crate::tcp::inode;
 use executor_spec::host_pool;

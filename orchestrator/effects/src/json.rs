@@ -1,6 +1,6 @@
 //! JSON in which no name stands twice: of two, servers take the one or the other.
 
-use super::unread::{UnreadBody, cut};
+use crate::unread::{UnreadBody, cut};
 use broker_protocol::gateway::RequestEffect;
 use broker_protocol::limit;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};

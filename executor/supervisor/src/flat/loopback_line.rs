@@ -5,7 +5,7 @@
 //! The warden knows which cell has announced a port, and nothing else; a session has one warden, so no request leaves its session.
 
 use crate::answer::{Elsewhere, SyscallAnswer};
-use crate::loopback::{Families, Loopback};
+use crate::flat::loopback::{Families, Loopback};
 use crate::object::errno;
 use crate::tcp::{SocketName, TcpSocket};
 use executor_sys::message;

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// Why a body does not say what the request would change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
-pub(crate) enum UnreadBody {
+pub enum UnreadBody {
     #[error("its body is encoded")]
     Encoded,
     #[error("what says it in its body is longer than {0} bytes")]

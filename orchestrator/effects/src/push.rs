@@ -1,6 +1,6 @@
 //! The beginning of a `git push` ("gitprotocol-pack", "Reference Update Request and Packfile Transfer"): which references it changes.
 
-use super::unread::{UnreadBody, cut};
+use crate::unread::{UnreadBody, cut};
 use broker_protocol::gateway::RequestEffect;
 use broker_protocol::limit;
 

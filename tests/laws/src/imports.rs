@@ -542,6 +542,9 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
 
     /// The circles of imports of a crate with these files, as file names.
     fn circles(files: &[(&str, &str)]) -> Result<Vec<Vec<String>>, String> {
@@ -549,7 +552,11 @@ mod tests {
     }
 
     fn circles_along(along: Along, files: &[(&str, &str)]) -> Result<Vec<Vec<String>>, String> {
-        let folder = crate::programs::scratch().join(format!("imports-{}", crate::world::unique()));
+        let folder = std::env::temp_dir().join(format!(
+            "lazaret-imports-{}-{}",
+            std::process::id(),
+            COUNTER.fetch_add(1, Ordering::Relaxed)
+        ));
         for (name, text) in files {
             let path = folder.join(name);
             fs::create_dir_all(path.parent().expect("it has a folder"))

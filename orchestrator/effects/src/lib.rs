@@ -1,12 +1,11 @@
-//! The changes that a request would make, read from its body for a question about it. Only what every server reads alike is shown: the question
-//! would otherwise be about something else than what arrives.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
 
 mod document;
 mod json;
 mod push;
 mod unread;
 
-use super::limits::{EFFECTS_PREFIX, PUBLISHED};
 use broker_protocol::gateway::RequestEffect;
 use broker_protocol::limit;
 use document::GraphQlDocument;
@@ -16,11 +15,16 @@ use hyper::http::request::Parts;
 use serde_json::Value;
 use unread::cut;
 
-pub(super) use unread::UnreadBody;
+pub use unread::UnreadBody;
+
+/// Bytes of a body that are read, where what it changes stands in its beginning or the whole is short.
+const EFFECTS_PREFIX: usize = 64 * 1024;
+/// Bytes of a body that publishes a package: it is read to its end, as a name may stand twice.
+const PUBLISHED: usize = 16 << 20;
 
 /// Requests whose bodies say what they change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BodyKind {
+pub enum BodyKind {
     Push,
     GraphQl,
     PullRequest,
@@ -30,7 +34,7 @@ pub(super) enum BodyKind {
 }
 
 impl BodyKind {
-    pub(super) fn of(head: &Parts) -> Self {
+    pub fn of(head: &Parts) -> Self {
         let parts: Vec<&str> = head.uri.path().split('/').skip(1).collect();
         let is_json = head.headers.get(CONTENT_TYPE).is_some_and(|value| {
             let value = value.as_bytes().to_ascii_lowercase();
@@ -48,7 +52,7 @@ impl BodyKind {
     }
 
     /// Most bytes of the body that are read for the question; `None` for none.
-    pub(super) fn read_max(self) -> Option<usize> {
+    pub fn read_max(self) -> Option<usize> {
         match self {
             Self::Push | Self::GraphQl | Self::PullRequest => Some(EFFECTS_PREFIX),
             Self::Publish => Some(PUBLISHED),
@@ -59,7 +63,7 @@ impl BodyKind {
 
 /// The content of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Effects {
+pub enum Effects {
     /// Its beginning does not say it yet.
     More,
     Nothing,
@@ -68,7 +72,7 @@ pub(super) enum Effects {
 
 /// The bytes of a body that have come.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum BodyBytes<'a> {
+pub enum BodyBytes<'a> {
     Whole(&'a [u8]),
     /// More of the body may follow.
     Beginning(&'a [u8]),
@@ -78,7 +82,7 @@ pub(super) enum BodyBytes<'a> {
 ///
 /// # Errors
 /// Why they say nothing certain.
-pub(super) fn read(
+pub fn read(
     kind: BodyKind,
     headers: &HeaderMap,
     body: BodyBytes<'_>,
