@@ -224,7 +224,11 @@ mod tests {
             &[200, 0, 0, 0, 0, 0, 0],
             &[0, 200, 0, 0, 0, 0, 0],
             // An object that nothing misplaced, and something misplaced without its object.
-            &[&[0, Cause::Outside as u8, 0, 0, 0, 0, 1][..], &[0; IDENTITY_LEN]].concat(),
+            &[
+                &[0, Cause::Outside as u8, 0, 0, 0, 0, 1][..],
+                &[0; IDENTITY_LEN],
+            ]
+            .concat(),
             &[0, Cause::Misplaced as u8, 0, 0, 0, 0, 0],
             &[0, Cause::Misplaced as u8, 0, 0, 0, 0, 1],
         ] {

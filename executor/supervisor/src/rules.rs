@@ -2,11 +2,11 @@
 
 use crate::areas::{Area, Areas};
 use crate::flat::hosts_file::HostsFile;
-use crate::link_names::LinkNames;
 use crate::flat::loopback::draw_addresses;
+use crate::flat::pty::PtyClient;
+use crate::link_names::LinkNames;
 use crate::made_directories::MadeDirectories;
 use crate::object::{Handle, errno};
-use crate::flat::pty::PtyClient;
 use crate::socket_rules::SocketRules;
 use crate::written_links::WrittenLinks;
 use broker_protocol::{AttemptKind, CallId, Layer};

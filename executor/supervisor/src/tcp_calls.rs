@@ -2,8 +2,8 @@
 
 use crate::answer::SyscallAnswer;
 use crate::call::SupervisedCall;
-use crate::kept_sockets::CallersSocket;
 use crate::flat::loopback::Families;
+use crate::kept_sockets::CallersSocket;
 use crate::machine_ports::connect_by_relay;
 use crate::object::errno;
 use crate::tcp::{SocketName, TcpSocket, family, inode, number};

@@ -118,7 +118,13 @@ impl ProviderHttp {
 
     /// The client, which this process can have once it has a gateway.
     fn client(&self) -> &HostClient {
-        let new = || HostClient::new(ClientGateway::of_process(), By::ProviderSettings, &self.base);
+        let new = || {
+            HostClient::new(
+                ClientGateway::of_process(),
+                By::ProviderSettings,
+                &self.base,
+            )
+        };
         self.client.get_or_init(new)
     }
 

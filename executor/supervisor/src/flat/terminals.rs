@@ -2,8 +2,8 @@
 //! `/dev/ptmx`, or the name of a terminal that this cell has been given, receives an end of it. Those of others stay closed.
 
 use crate::caller::CallerThread;
-use crate::object::errno;
 use crate::flat::pty::PtyClient;
+use crate::object::errno;
 use nix::Result;
 use nix::errno::Errno;
 use nix::sys::stat::fstat;

@@ -85,7 +85,10 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         match &self.by {
             // Its name would be resolved, and so reach somebody.
             By::Model(_) | By::ModelOfImage(_) | By::Engine => return Err(NetworkFault::NoTicket),
-            By::ProviderSettings | By::ServerSettings | By::RepositorySettings | By::ServerOf(_) => {}
+            By::ProviderSettings
+            | By::ServerSettings
+            | By::RepositorySettings
+            | By::ServerOf(_) => {}
         }
         self.net.check(&self.by, &self.target).await?;
         Ok(Response::new(Either::Right(Full::default())))

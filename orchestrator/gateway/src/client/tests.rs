@@ -247,7 +247,11 @@ fn provider_gets_the_requests_of_its_interface_alone() {
         block_on(async { text(client.to(method, &at(path)).send().await?).await })
     };
     for request in [("POST", "/api/chat"), ("GET", "/v1/models?limit=9")] {
-        assert_eq!(ask(By::ProviderSettings, request).unwrap(), "done", "{request:?}");
+        assert_eq!(
+            ask(By::ProviderSettings, request).unwrap(),
+            "done",
+            "{request:?}"
+        );
     }
     let reached = server.connections();
     for request in [
@@ -272,7 +276,10 @@ fn provider_gets_the_requests_of_its_interface_alone() {
         );
     }
     // Nor does it become a server of the settings, whose requests are not listed.
-    for by in [By::ServerSettings, By::ServerOf(HostOrigin::of(&server.url))] {
+    for by in [
+        By::ServerSettings,
+        By::ServerOf(HostOrigin::of(&server.url)),
+    ] {
         let refused = ask(by, ("POST", "/api/pull"));
         assert!(
             matches!(refused, Err(HttpFailure::Fault(NetworkFault::NotNamed(_)))),
@@ -667,7 +674,11 @@ fn the_target_of_a_request_names_no_host() {
     };
     let place = format!("host: 127.0.0.1:{}\r\n", url.port().unwrap());
     for (by, request, line) in [
-        (By::ProviderSettings, "GET /a HTTP/1.0", "GET /a HTTP/1.1\r\n"),
+        (
+            By::ProviderSettings,
+            "GET /a HTTP/1.0",
+            "GET /a HTTP/1.1\r\n",
+        ),
         (
             By::ProviderSettings,
             "POST http://evil.example/x HTTP/1.1",
