@@ -622,7 +622,7 @@ fn one_bad_file_is_an_error_for_all() {
     let error = Policies::load(vec![system("colour = 1"), user("")]).unwrap_err();
     assert_eq!(
         error.to_string().lines().next().unwrap(),
-        "/etc/lazaret/policy.toml:2:1: unknown field `colour`, expected one of `version`, `lock`, `required`, `ceiling`, `approval`, `web`, `network`, `leases`, `secrets`, `profile`, `default_profile`, `central_root`, `audit_keep_days`, `auto`, `credential`, `allowed_credentials`, `gateway`, `protect`, `transit`, `rule`"
+        "/etc/lazaret/policy.toml:2:1: unknown field `colour`, expected one of `version`, `lock`, `required`, `ceiling`, `approval`, `web`, `network`, `leases`, `secrets`, `profile`, `default_profile`, `central_root`, `audit_keep_days`, `auto`, `credential`, `ssh`, `allowed_credentials`, `gateway`, `protect`, `transit`, `rule`"
     );
 }
 
