@@ -102,11 +102,8 @@ impl Forge {
         let home = &self.world.place.account().home;
         let mut command = match home.is_dir() {
             true => {
-                let mut command = self.world.host("unshare");
-                command.args(["-m", "sh", "-c"]);
-                command.arg("mount --bind \"$HOME\" \"$0\" && exec \"$@\"");
-                command.arg(home).arg(inner.get_program());
-                command.args(inner.get_args());
+                let mut command = self.with_home_at(home);
+                command.arg(inner.get_program()).args(inner.get_args());
                 command.env("XDG_CONFIG_HOME", self.world.home.join("settings"));
                 command
             }
@@ -114,6 +111,34 @@ impl Forge {
         };
         command.env("SSH_AUTH_SOCK", socket(&self.world));
         Session::start(command.args(["--profile", profile]))
+    }
+
+    /// Runs a program as the place's user, with the world's home mounted over `home`, which only root can do.
+    fn with_home_at(&self, home: &Path) -> Command {
+        let account = self.world.place.account();
+        let as_user = self.world.host("true");
+        let mut command = Command::new("unshare");
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        for (name, value) in as_user.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(folder) = as_user.get_current_dir() {
+            command.current_dir(folder);
+        }
+        command.args(["-m", "sh", "-c"]);
+        command
+            .arg("mount --bind \"$HOME\" \"$0\" && exec \"$@\"")
+            .arg(home);
+        command.args(["setpriv", "--clear-groups"]);
+        command.arg(format!("--reuid={}", account.uid));
+        command.arg(format!("--regid={}", account.gid));
+        command.arg("--");
+        command
     }
 
     /// The script of a login at a host in a cell.
