@@ -56,7 +56,7 @@ pub fn close(path: &Path) -> io::Result<()> {
 /// # Errors
 /// [`OwnError`].
 pub fn open_own(path: &Path) -> Result<File, OwnError> {
-    open_with(OpenOptions::new().append(true), path)
+    open_with(nix::libc::O_APPEND, path)
 }
 
 /// Opens or creates such a file, whose content is replaced in place.
@@ -64,17 +64,18 @@ pub fn open_own(path: &Path) -> Result<File, OwnError> {
 /// # Errors
 /// [`OwnError`].
 pub fn open_own_in_place(path: &Path) -> Result<File, OwnError> {
-    open_with(OpenOptions::new().write(true), path)
+    open_with(0, path)
 }
 
 #[expect(
     clippy::disallowed_methods,
     reason = "our own records, in neither root"
 )]
-fn open_with(options: &mut OpenOptions, path: &Path) -> Result<File, OwnError> {
-    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-    let file = options
+fn open_with(how: i32, path: &Path) -> Result<File, OwnError> {
+    let flags = how | nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    let file = OpenOptions::new()
         .read(true)
+        .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)

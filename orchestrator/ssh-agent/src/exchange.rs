@@ -108,7 +108,7 @@ fn packets(held: &mut Vec<u8>) -> PacketsRead {
         let Some(whole) = usize::try_from(length).ok().and_then(|n| n.checked_add(4)) else {
             return PacketsRead::Over;
         };
-        if whole > PACKET_MAX || whole < 8 {
+        if !(8..=PACKET_MAX).contains(&whole) {
             return PacketsRead::Over;
         }
         if held.len() < whole {
