@@ -108,7 +108,7 @@ pub(super) fn of_products(
 /// The names that several types of `files` have.
 ///
 /// # Errors
-/// As for [`of_products`].
+/// As for `of_products`.
 pub fn shared(root: &Path, files: &BTreeSet<PathBuf>) -> Result<SharedNames, String> {
     static SEEN: Read<Vec<String>> = Read::new();
     let mut all = SharedNames::new();
