@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Most bytes of the user's file that are read.
+/// Maximum bytes of the user's file.
 const FILE_MAX: u64 = 4 << 20;
 
 /// Why there is no connection to the user's agent.
@@ -49,8 +49,9 @@ impl UserSsh {
             return Default::default();
         }
         let path = owner.home.join(".ssh/known_hosts");
-        let (known_hosts, mut notices) = match read(path, owner) {
-            Ok(text) => (text, Vec::new()),
+        let found = read(path, owner).and_then(|text| lines_for(keys, &text));
+        let (known_hosts, mut notices) = match found {
+            Ok(lines) => (lines, Vec::new()),
             Err(why) => (
                 String::new(),
                 vec![format!(
@@ -64,7 +65,7 @@ impl UserSsh {
             notices.push(format!("`[ssh]`: {}", AgentError::Unset));
         }
         let found = Self {
-            known_hosts: lines_for(keys, &known_hosts),
+            known_hosts,
             specs: keys.iter().map(spec).collect(),
             agent,
             writable: owner.writable.clone(),
@@ -122,14 +123,20 @@ fn read(path: PathBuf, owner: &Owner) -> Result<String, String> {
         .and_then(|source| source.file())
         .map_err(|why| why.to_string())?;
     let mut text = String::new();
-    let read = File::from(file).take(FILE_MAX).read_to_string(&mut text);
-    read.map_err(|error| error.to_string())?;
-    Ok(text)
+    let read = File::from(file)
+        .take(FILE_MAX + 1)
+        .read_to_string(&mut text);
+    let length = read.map_err(|error| error.to_string())?;
+    match length as u64 > FILE_MAX {
+        // The rest could revoke a key.
+        true => Err(format!("it has more than {FILE_MAX} bytes")),
+        false => Ok(text),
+    }
 }
 
-/// The lines that name one of the hosts, or may: a hashed name is compared by the gateway. Revoked keys come first, as the rest is cut where
-/// it is too long.
-fn lines_for(keys: &[SshKeys], text: &str) -> String {
+/// The lines that name one of the hosts, or may: a hashed name is compared by the gateway. Revoked keys come first and all of them, as the
+/// rest is cut where it is too long.
+fn lines_for(keys: &[SshKeys], text: &str) -> Result<String, String> {
     let hosts = keys.iter().flat_map(|keys| &keys.hosts);
     let names: Vec<String> = hosts.map(|host| known_name(host)).collect();
     let is_named = |line: &&str| {
@@ -141,13 +148,21 @@ fn lines_for(keys: &[SshKeys], text: &str) -> String {
     let revoked = text.lines().filter(|line| line.starts_with("@revoked"));
     let named = text.lines().filter(is_named);
     let mut found = String::new();
-    for line in revoked.chain(named) {
+    for line in revoked {
+        found.push_str(line);
+        found.push('\n');
+    }
+    if found.len() > limit::KNOWN_HOSTS {
+        let max = limit::KNOWN_HOSTS;
+        return Err(format!("its revoked keys have more than {max} bytes"));
+    }
+    for line in named {
         if found.len() + line.len() < limit::KNOWN_HOSTS {
             found.push_str(line);
             found.push('\n');
         }
     }
-    found
+    Ok(found)
 }
 
 /// A `HOST:PORT` as `known_hosts` names it.
@@ -181,11 +196,15 @@ mod tests {
                     b.example ssh-ed25519 D\n\
                     |1|x|y ssh-ed25519 E\n\
                     @revoked * ssh-ed25519 F\n";
-        let letters = lines_for(&[keys], text);
+        let one = [keys];
+        let letters = lines_for(&one, text).unwrap();
         let letters: String = letters
             .lines()
             .filter_map(|line| line.chars().last())
             .collect();
         assert_eq!(letters, "FBCE");
+        // A revoked key that has no room would be a host's again.
+        let revoked = "@revoked * ssh-ed25519 F\n".repeat(limit::KNOWN_HOSTS / 24);
+        assert!(lines_for(&one, &(revoked + text)).is_err());
     }
 }
