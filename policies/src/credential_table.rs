@@ -9,7 +9,7 @@ use policies_targets::web::HostPattern;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::LazyLock;
 use thiserror::Error;
@@ -27,6 +27,8 @@ pub const REQUEST_NAME_MAX: usize = 128;
 pub const SOURCE_WORDS_MAX: usize = 64;
 /// Maximum bytes of such a command.
 pub const SOURCE_BYTES_MAX: usize = 8192;
+/// Fewest random bits of a placeholder: nobody hits one by chance, and it stands for a value to those alone who have it.
+const RANDOM_BITS_MIN: u32 = 60;
 
 /// Why a part of a credential is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -87,6 +89,10 @@ pub enum CredentialFault {
     Unsigned,
     #[error("no use is `unasked` with `attach = \"aws\"`: only a signature says for which service")]
     UnaskedSignature,
+    #[error(
+        "a placeholder has at most {max} bytes, all of them visible ASCII; between `prefix` and `suffix` stand enough characters of its `alphabet` for {RANDOM_BITS_MIN} random bits, 12 of 36 for example", max = limit::PLACEHOLDER
+    )]
+    Placeholder,
 }
 
 /// A text type of this file: read from a string by `$check`, and read out with `as_str`.
@@ -402,14 +408,17 @@ pub struct CredentialTable {
     pub attach: Option<AttachEntry>,
     pub env: Option<Vec<VariableName>>,
     pub uses: Option<Vec<UseEntry>>,
+    pub placeholder: Option<Shape>,
 }
 
 /// The form of the texts that stand for values in cells. A client may check a key's form before it sends it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shape {
+    #[serde(default)]
     pub prefix: String,
     /// The characters between prefix and suffix.
+    #[serde(default = "letters_and_digits")]
     pub alphabet: String,
     /// Last characters of each placeholder: a client may ask its user about a key and recognise it by its end.
     #[serde(default)]
@@ -422,14 +431,32 @@ impl Default for Shape {
     fn default() -> Self {
         Self {
             prefix: "lazaret-placeholder-".to_owned(),
-            alphabet: "abcdefghijklmnopqrstuvwxyz0123456789".to_owned(),
+            alphabet: letters_and_digits(),
             suffix: String::new(),
             length: 60,
         }
     }
 }
 
+fn letters_and_digits() -> String {
+    "abcdefghijklmnopqrstuvwxyz0123456789".to_owned()
+}
+
 impl Shape {
+    fn check(&self) -> Result<(), CredentialFault> {
+        let texts = [&self.prefix, &self.alphabet, &self.suffix];
+        let mut bytes = texts.into_iter().flat_map(|text| text.bytes());
+        let is_sent_as_it_is = bytes.all(|byte| byte.is_ascii_graphic());
+        let letters: BTreeSet<u8> = self.alphabet.bytes().collect();
+        let bits = letters.len().checked_ilog2().unwrap_or_default();
+        let random = u32::try_from(self.random()).unwrap_or_default() * bits;
+        let is_short = self.length <= limit::PLACEHOLDER;
+        match is_sent_as_it_is && is_short && random >= RANDOM_BITS_MIN {
+            true => Ok(()),
+            false => Err(CredentialFault::Placeholder),
+        }
+    }
+
     /// A placeholder: `random` gives the characters between prefix and suffix.
     pub fn fill(&self, random: &[u8]) -> String {
         let alphabet: Vec<char> = self.alphabet.chars().collect();
@@ -540,6 +567,7 @@ impl CredentialTable {
         let attach = attach.or(preset.map(|preset| &preset.attach));
         let env = self.env.as_deref();
         let uses = self.uses.as_deref();
+        let shape = self.placeholder.as_ref();
         let completed = Completed {
             hosts: hosts
                 .filter(|hosts| !hosts.is_empty())
@@ -549,7 +577,9 @@ impl CredentialTable {
                 .or(preset.map(|preset| preset.env.as_slice()))
                 .unwrap_or_default(),
             uses: uses.or(preset.map(|preset| preset.uses.as_slice())),
-            shape: preset.map_or_else(Shape::default, |preset| preset.placeholder.clone()),
+            shape: shape
+                .or(preset.map(|preset| &preset.placeholder))
+                .map_or_else(Shape::default, Shape::clone),
             preset,
         };
         completed.check().map(|()| completed)
@@ -564,6 +594,7 @@ impl Completed<'_> {
         if self.env.len() > CREDENTIAL_VARIABLES_MAX {
             return Err(CredentialFault::Variables);
         }
+        self.shape.check()?;
         let Some(uses) = self.uses else {
             return Ok(());
         };

@@ -5,7 +5,7 @@ use broker_protocol::gateway::{Attach, CredentialSpec, GatewaySpec};
 use broker_protocol::limit;
 use policies::credential_table::{
     CREDENTIAL_HOSTS_MAX, CREDENTIAL_VARIABLES_MAX, REQUEST_NAME_MAX, SOURCE_BYTES_MAX,
-    SOURCE_WORDS_MAX, USE_PATH_MAX, presets,
+    SOURCE_WORDS_MAX, Shape, USE_PATH_MAX, presets,
 };
 use policies::model::PolicyFile;
 use policies::{
@@ -185,6 +185,60 @@ fn attachments_are_read() {
         assert_eq!(attach, want);
         let any: Vec<_> = uses.iter().map(|one| (&*one.path, one.unasked)).collect();
         assert_eq!(any, [("/**", false)]);
+    }
+}
+
+#[test]
+fn placeholder_has_the_form_that_its_table_gives_it() {
+    let of = |lines: &str| {
+        let text = format!("{OWN}attach = 'bearer'\n{lines}\n[profile.a]\ncredentials = ['own']");
+        resolve("a", &text).credentials.remove(0).shape
+    };
+    assert_eq!(of(""), Shape::default());
+    let slack = of("placeholder = { prefix = 'xoxb-', length = 40 }");
+    let filled = slack.fill(&[7; 64]);
+    assert!(
+        filled.starts_with("xoxb-hhh") && filled.len() == 40,
+        "{filled}"
+    );
+    let hex = of("placeholder = { alphabet = '0123456789abcdef', suffix = 'ff', length = 32 }");
+    assert_eq!(hex.fill(&[10; 64]), "a".repeat(30) + "ff");
+    let text = format!(
+        "{GITHUB}placeholder = {{ prefix = 'ghs_', length = 40 }}\n[profile.a]\ncredentials = ['github']"
+    );
+    let beside_a_preset = resolve("a", &text).credentials.remove(0).shape;
+    assert!(beside_a_preset.fill(&[1; 64]).starts_with("ghs_bbb"));
+}
+
+#[test]
+fn placeholder_that_is_guessed_or_cannot_be_sent_is_refused() {
+    // The last one that is accepted, then what is one too few, one too many, or no text of a header.
+    for (shape, is_valid) in [
+        ("{ prefix = 'p', length = 13 }", true),
+        ("{ prefix = 'p', length = 12 }", false),
+        ("{ alphabet = '0123456789abcdef', length = 15 }", true),
+        ("{ alphabet = '0123456789abcdef', length = 14 }", false),
+        (
+            "{ alphabet = 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', length = 1000 }",
+            false,
+        ),
+        ("{ alphabet = '', length = 1000 }", false),
+        ("{ length = 1024 }", true),
+        ("{ length = 1025 }", false),
+        ("{ prefix = 'a b', length = 60 }", false),
+        ("{ suffix = 'ä', length = 60 }", false),
+        (
+            "{ alphabet = \"abcdefghijklmnopqrstuvwxyz\\n\", length = 60 }",
+            false,
+        ),
+    ] {
+        let text = format!("{OWN}attach = 'bearer'\nplaceholder = {shape}\n");
+        let error = load(&[(SourceKind::User, &text)])
+            .err()
+            .map(|error| error.to_string());
+        assert_eq!(error.is_none(), is_valid, "{shape}: {error:?}");
+        let is_ours = |error: String| error.contains(":2:13: a placeholder has at most");
+        assert!(error.is_none_or(is_ours), "{shape}");
     }
 }
 

@@ -278,6 +278,44 @@ fn git_and_ssh_log_in_where_the_policy_allows_it(place: Place) {
     assert!(session.close(LIMIT).success());
 }
 
+/// Gives the host a key of each of these kinds, and has the user know it. `ssh-keygen` makes one of each with `-t KIND -b BITS`.
+const MORE_HOST_KEYS: &str = "
+    for kind in ecdsa-256 ecdsa-384 ecdsa-521 rsa-2048; do
+        ssh-keygen -q -t ${kind%-*} -b ${kind#*-} -N '' -f $kind
+        echo HostKey $PWD/$kind >> sshd.conf
+        cut -d' ' -f1,2 $kind.pub
+    done";
+
+place_test!(host_keys_of_each_kind_are_verified_and_of_others_refused);
+/// The control is the last row: outside, the same kind of key logs in.
+fn host_keys_of_each_kind_are_verified_and_of_others_refused(place: Place) {
+    let forge = Forge::start(place);
+    let folder = forge.host.outside.display();
+    let keys = forge.host.set_up(&format!("cd {folder}; {MORE_HOST_KEYS}"));
+    let known = forge.world.home.join(".ssh/known_hosts");
+    let mut lines = fs::read_to_string(&known).unwrap();
+    lines.extend(keys.lines().map(|key| format!("forge.example {key}\n")));
+    forge.world.write(&known, lines);
+    let mut session = forge.session("unasked");
+    let login = forge.login("forge.example");
+    let with = |kind: &str| login.replacen(" -o", &format!(" -o HostKeyAlgorithms={kind} -o"), 1);
+    for kind in [
+        "ssh-ed25519",
+        "ecdsa-sha2-nistp256",
+        "ecdsa-sha2-nistp384",
+        "rsa-sha2-256",
+        "rsa-sha2-512",
+    ] {
+        assert_eq!(session.bash(&with(kind)).text(), "logged in\n", "{kind}");
+    }
+    let last = "ecdsa-sha2-nistp521";
+    let refused = session.bash(&with(last)).text().to_owned();
+    assert!(refused.contains("Permission denied"), "{refused}");
+    let outside = with(last).replace("$GIT_SSH_COMMAND", &forge.ssh());
+    let outside = outside.replace("@forge.example", "@host");
+    assert_eq!(forge.outside(&outside), "logged in\n");
+}
+
 place_test!(a_login_waits_for_its_answer_where_the_policy_asks);
 fn a_login_waits_for_its_answer_where_the_policy_asks(place: Place) {
     let forge = Forge::start(place);
