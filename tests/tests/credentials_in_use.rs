@@ -1,11 +1,12 @@
 //! Credentials in use: a host that takes them gets the value, cells have the placeholder, and no process but the gateway holds the value.
 //! The host is a server of the test with a certificate of the test's authority, which the user's `SSL_CERT_FILE` names.
 
+use lazaret_tests::approval::audited;
 use lazaret_tests::connect_proxy::ConnectProxy;
 use lazaret_tests::process::{Process, below, until};
 use lazaret_tests::tls_host::TlsHost;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
@@ -13,19 +14,22 @@ const VALUE: &str = "the-real-value-of-the-token-0123456789";
 
 /// Writes what it receives, a line of JSON each.
 const SERVER: &str = r#"
-import http.server, json
+import http.server, json, time
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
     def do_GET(self):
-        self.rfile.read(int(self.headers.get('Content-Length', 0)))
+        if self.path != '/unasked/reads-no-body':
+            self.rfile.read(int(self.headers.get('Content-Length', 0)))
         seen = json.dumps({'path': self.path, 'authorization': self.headers.get('Authorization')})
         print(seen, file=log, flush=True)
+        if self.path == '/unasked/reads-no-body':
+            time.sleep(600)
         body = (seen if self.path == '/api/echo' else 'served').encode()
         self.send_response(200)
         self.send_header('Content-Length', str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-    do_POST = do_GET
+    do_POST = do_PUT = do_GET
     def log_message(self, *arguments): pass
 "#;
 
@@ -233,6 +237,41 @@ fn a_successor_has_the_same_authority_and_asks_for_the_value_again(place: Place)
         sent.len() >= 2 && sent.iter().all(|(_, sent)| sent.is_some()),
         "{sent:?}"
     );
+}
+
+place_test!(a_gateway_killed_while_it_sends_the_value_gives_it_to_nobody);
+/// The host has the head with the value and reads no more, so the gateway is killed with the rest of the request in its memory.
+fn a_gateway_killed_while_it_sends_the_value_gives_it_to_nobody(place: Place) {
+    let host = Host::start(place);
+    let mut session = host.session("net");
+    let script = host.curl("/unasked/reads-no-body", "-T large -v");
+    let script =
+        format!("head -c 64M /dev/zero > large; {script}; cat /proc/self/environ | tr '\\0' '\\n'");
+    session.send(&json!({ "id": "a", "tool": "bash", "input": { "command": script } }));
+    assert!(until(LIMIT, || !host.sent().is_empty()), "nothing is sent");
+    gateway(&session).kill();
+    let ended = session.answer_within("a", LIMIT);
+    let text = ended.result.to_string();
+    assert!(text.contains("curl: ("), "it does not fail: {text}");
+    assert!(!text.contains(VALUE), "{text}");
+    // The use was recorded before the value was sent.
+    let uses = audited(&host.world, "credential");
+    assert!(uses.iter().any(|one| one["name"] == "one"), "{uses:#?}");
+    // The control: the host has had it. It is asked of nobody again for this request, and the next one is served.
+    let [(path, sent)] = &host.sent()[..] else {
+        panic!("{:?}", host.sent())
+    };
+    assert!(
+        path == "/unasked/reads-no-body" && sent.is_some(),
+        "{sent:?}"
+    );
+    let script = host.curl("/unasked/a", "");
+    let is_served = || {
+        session.bash(&script).result["result"]
+            .to_string()
+            .contains("served")
+    };
+    assert!(until(LIMIT, is_served));
 }
 
 place_test!(refusal_by_the_gateway_is_a_denial_that_names_it);
