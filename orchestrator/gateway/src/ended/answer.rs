@@ -1,16 +1,19 @@
 //! The answer of a host on its way to the program: searched for the values of the host's credentials, as it streams.
 
 use super::host::EndedHost;
+use super::limits::PAUSE;
 use super::refusal::RequestRefusal;
 use super::search::{StreamSearch, ValueFound};
 use broker_protocol::gateway::CredentialVerdict;
 use hyper::Response;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use thiserror::Error;
+use tokio::time::{Sleep, sleep};
 
 /// Why an answer ends early.
 #[derive(Debug, Error)]
@@ -34,6 +37,7 @@ pub(super) struct Searched {
     /// Whose use and by which method, for the report of an echo.
     of: (Option<u16>, String),
     search: StreamSearch,
+    pause: Option<Pin<Box<Sleep>>>,
     trailers: Option<HeaderMap>,
     is_end: bool,
 }
@@ -45,6 +49,7 @@ impl Searched {
             host,
             of,
             search: StreamSearch::default(),
+            pause: None,
             trailers: None,
             is_end: false,
         }
@@ -60,12 +65,27 @@ impl Searched {
         Cut::Echoed
     }
 
+    /// The host says no more at present: after a moment, what is held is passed on.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        if self.search.held() == 0 {
+            return Poll::Pending;
+        }
+        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
+        ready!(pause.as_mut().poll(cx));
+        Poll::Ready(Some(Ok(Frame::data(self.search.release()))))
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         loop {
             if self.is_end {
                 return Poll::Ready(self.trailers.take().map(|all| Ok(Frame::trailers(all))));
             }
-            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            let arrived = match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(arrived) => arrived,
+                Poll::Pending => return self.poll_pause(cx),
+            };
+            self.pause = None;
+            let frame = match arrived {
                 Some(Ok(frame)) => frame,
                 Some(Err(error)) => {
                     self.is_end = true;
@@ -73,7 +93,7 @@ impl Searched {
                 }
                 None => {
                     self.is_end = true;
-                    let held = self.search.finish();
+                    let held = self.search.release();
                     if held.is_empty() {
                         return Poll::Ready(None);
                     }
@@ -94,7 +114,7 @@ impl Searched {
                         self.host.needles().clean(&mut trailers);
                         self.trailers = Some(trailers);
                         self.is_end = true;
-                        let held = self.search.finish();
+                        let held = self.search.release();
                         if !held.is_empty() {
                             return Poll::Ready(Some(Ok(Frame::data(held))));
                         }

@@ -23,6 +23,8 @@ pub(crate) const WAITING: usize = 64;
 pub(crate) const VALUE_MIN: usize = 8;
 /// The end of a value that is searched for, in bytes: long ones begin alike and end differently.
 pub(crate) const SEARCHED: usize = 256;
+/// How long the last word of what a host has sent is held, while it sends no more.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// Values of one credential that are searched for: the present one and earlier ones.
 pub(crate) const REMEMBERED: usize = 4;
 /// Maximum length of a host's answer `401` that is read so that the request can be sent again.

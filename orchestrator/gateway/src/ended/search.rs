@@ -1,8 +1,11 @@
 //! Searches what a host sends for the values of credentials: verbatim, in base64 at its three alignments, in hex, each also
 //! percent-encoded, and across the borders of what arrives together.
 //!
-//! Bytes that may be the beginning of a value are held until the next ones decide, so that a host that sends byte by byte does not
-//! give away all but the last one. Other encodings, and parts of a value, are not found.
+//! The last word of what has arrived is held until more arrives, so that a host that sends byte by byte does not give away all but the
+//! last one. Whether it is the beginning of a value does not count: a program sees where parts of an answer end, and could have a host
+//! send one guess after another for each byte. So only a whole value shows, by the end of the stream. A host that says no more for a
+//! moment gets its word passed on, for the sake of whoever waits for it; the value is still found when the rest comes. Other
+//! encodings, and parts of a value, are not found.
 
 use super::limits::SEARCHED;
 use super::values::Value;
@@ -18,6 +21,11 @@ use zeroize::Zeroizing;
 /// How many bytes one byte has when it is percent-encoded.
 const ESCAPED: usize = 3;
 
+/// The longest end of a word that is held: a value of [`SEARCHED`] bytes in hex, percent-encoded.
+const HELD: usize = ESCAPED * 2 * SEARCHED;
+/// What ends a message without ending a line, and is in no encoded form of a value.
+const CLOSING: &[u8] = b"\"}])>;,";
+
 /// The values of one host's credentials, in all forms that are searched for.
 #[derive(Default)]
 pub(super) struct Needles {
@@ -25,6 +33,8 @@ pub(super) struct Needles {
     /// The whole values, each with the placeholder that stands for it.
     values: Vec<(Rc<Value>, String)>,
     longest: usize,
+    /// Whether a value has a byte of [`CLOSING`], so that these end no word.
+    closing_is_word: bool,
 }
 
 impl Needles {
@@ -38,12 +48,17 @@ impl Needles {
                 }
             }
         }
+        let closing_is_word = values
+            .iter()
+            .flat_map(|(value, _)| value.secrets())
+            .any(|bytes| bytes.iter().any(|byte| CLOSING.contains(byte)));
         Self {
             longest: forms.iter().map(|form| form.len()).max().unwrap_or(0),
             forms: forms
                 .iter()
                 .map(|form| Finder::new(&**form).into_owned())
                 .collect(),
+            closing_is_word,
             values,
         }
     }
@@ -59,37 +74,15 @@ impl Needles {
                 .is_some_and(|part| any(&Zeroizing::new(percent::decoded(part))))
     }
 
-    /// How many bytes at the end may be the beginning of a value.
-    fn unfinished(&self, bytes: &[u8]) -> usize {
-        if self.forms.is_empty() {
-            return 0;
+    /// How many bytes of a word `bytes` end with. It depends on them alone.
+    fn last_word(&self, bytes: &[u8]) -> usize {
+        let is_word = |byte: &&u8| {
+            byte.is_ascii_graphic() && (self.closing_is_word || !CLOSING.contains(byte))
+        };
+        match self.forms.is_empty() {
+            true => 0,
+            false => bytes.iter().rev().take(HELD).take_while(is_word).count(),
         }
-        let tail = &bytes[bytes.len().saturating_sub(ESCAPED * self.longest)..];
-        let plain = self.overlap(tail);
-        if memchr::memchr(b'%', tail).is_none() {
-            return plain;
-        }
-        let (decoded, starts, whole) = decoded_tail(tail);
-        let cut = tail.len() - whole;
-        let escaped = match self.overlap(&decoded) {
-            0 => cut,
-            length => tail.len() - starts[decoded.len() - length],
-        };
-        plain.max(escaped)
-    }
-
-    /// The longest beginning of a value, and no whole one, that `bytes` end with.
-    fn overlap(&self, bytes: &[u8]) -> usize {
-        let Some(last) = bytes.last() else {
-            return 0;
-        };
-        let of = |form: &Finder<'static>| {
-            let form = form.needle();
-            (1..form.len().min(bytes.len() + 1))
-                .rev()
-                .find(|&length| form[length - 1] == *last && bytes.ends_with(&form[..length]))
-        };
-        self.forms.iter().filter_map(of).max().unwrap_or(0)
     }
 
     /// Puts placeholders in the place of values in headers.
@@ -181,36 +174,16 @@ fn escaped_part(bytes: &[u8], longest: usize) -> Option<&[u8]> {
     Some(&bytes[first.saturating_sub(longest)..end])
 }
 
-/// `tail` decoded, where each of its bytes begins in `tail`, and how much of `tail` that is: an escape that is cut is left out.
-fn decoded_tail(tail: &[u8]) -> (Zeroizing<Vec<u8>>, Vec<usize>, usize) {
-    let whole = match tail {
-        [.., b'%'] => tail.len() - 1,
-        [.., b'%', digit] if digit.is_ascii_hexdigit() => tail.len() - 2,
-        _ => tail.len(),
-    };
-    let (mut decoded, mut starts, mut at) = (Zeroizing::new(Vec::new()), Vec::new(), 0);
-    while at < whole {
-        starts.push(at);
-        match percent::escape(&tail[at..whole]) {
-            Some(byte) => {
-                decoded.push(byte);
-                at += ESCAPED;
-            }
-            None => {
-                decoded.push(tail[at]);
-                at += 1;
-            }
-        }
-    }
-    (decoded, starts, whole)
-}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ValueFound;
 
 /// The search of one stream.
 #[derive(Default)]
 pub(super) struct StreamSearch {
-    held: Vec<u8>,
+    /// What has arrived last, in which a value may begin.
+    tail: Vec<u8>,
+    /// How much of its end is not passed on yet.
+    held: usize,
 }
 
 impl StreamSearch {
@@ -219,29 +192,41 @@ impl StreamSearch {
     /// # Errors
     /// A value: nothing more may be passed on.
     pub(super) fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, ValueFound> {
-        let mut bytes = if self.held.is_empty() {
-            next
-        } else {
-            self.held.extend_from_slice(&next);
-            Bytes::from(std::mem::take(&mut self.held))
-        };
-        if needles.are_in(&bytes) {
+        let before = self.tail.len();
+        self.tail.extend_from_slice(&next[..next.len().min(HELD)]);
+        if needles.are_in(&self.tail) || needles.are_in(&next) {
             return Err(ValueFound);
         }
-        self.held = bytes
-            .split_off(bytes.len() - needles.unfinished(&bytes))
-            .to_vec();
-        Ok(bytes)
+        self.tail.truncate(before);
+        let held = self.take_held();
+        let mut passed = match held.is_empty() {
+            true => next,
+            false => [held, next].concat().into(),
+        };
+        let kept = passed.len().min(HELD);
+        self.tail.extend_from_slice(&passed[passed.len() - kept..]);
+        self.tail.drain(..self.tail.len().saturating_sub(HELD));
+        self.held = needles.last_word(&passed);
+        passed.truncate(passed.len() - self.held);
+        Ok(passed)
     }
 
-    /// The bytes that were held, at the end of the stream: the value did not come.
-    pub(super) fn finish(&mut self) -> Bytes {
-        std::mem::take(&mut self.held).into()
+    fn take_held(&mut self) -> Bytes {
+        let held = self.tail.split_off(self.tail.len() - self.held);
+        self.held = 0;
+        held.into()
+    }
+
+    /// The bytes that are held, for a program that has waited for more, or at the end of the stream. The search goes on behind them.
+    pub(super) fn release(&mut self) -> Bytes {
+        let held = &self.tail[self.tail.len() - self.held..];
+        self.held = 0;
+        Bytes::copy_from_slice(held)
     }
 
     /// How many bytes are held.
     pub(super) fn held(&self) -> usize {
-        self.held.len()
+        self.held
     }
 }
 
@@ -315,7 +300,7 @@ mod tests {
                 Err(ValueFound) => return Err(out),
             }
         }
-        out.extend_from_slice(&search.finish());
+        out.extend_from_slice(&search.release());
         Ok(out)
     }
 
@@ -353,12 +338,63 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_held_of_usual_text() {
+    fn nothing_is_held_of_lines_and_messages() {
+        let needles = needles(VALUE);
+        for text in [
+            "data: {\"delta\": \"hello\"}\n\n",
+            "[1,{\"a\":\"b\"}]",
+            "<p>x</p>",
+        ] {
+            let mut search = StreamSearch::default();
+            assert_eq!(search.pass(&needles, text.into()), Ok(text.into()));
+            assert_eq!(search.held(), 0, "{text}");
+        }
+        let mut search = StreamSearch::default();
+        let none = Needles::new(Vec::new());
+        assert_eq!(search.pass(&none, "no line".into()), Ok("no line".into()));
+    }
+
+    /// Somebody who guesses has a host send one guess after another, and sees where the parts of its answer end.
+    #[test]
+    fn beginning_of_a_value_is_held_as_any_other_word_is() {
+        let needles = needles(VALUE);
+        for encoded in encodings() {
+            for length in 1..encoded.len() - 8 {
+                let guess = &encoded[..length];
+                let wrong = format!("{}~", &encoded[..length - 1]);
+                let [right, wrong] = [guess, &wrong].map(|guess| {
+                    let mut search = StreamSearch::default();
+                    let passed = search.pass(&needles, format!("a {guess}").into());
+                    let passed = passed.map(|bytes| bytes.len());
+                    let next = search.pass(&needles, "~ b".into()).map(|bytes| bytes.len());
+                    (passed, next, search.held())
+                });
+                assert_eq!(right, wrong, "{guess}");
+            }
+        }
+    }
+
+    #[test]
+    fn value_is_found_after_a_pause_within_it() {
         let needles = needles(VALUE);
         let mut search = StreamSearch::default();
-        let text = Bytes::from_static(b"data: {\"delta\": \"hello\"}\n\n");
-        assert_eq!(search.pass(&needles, text.clone()), Ok(text));
+        let (begin, end) = VALUE.split_at(9);
+        let passed = search.pass(&needles, format!("a {begin}").into());
+        assert_eq!(passed, Ok("a ".into()));
+        assert_eq!(search.release(), begin);
         assert_eq!(search.held(), 0);
+        assert_eq!(
+            search.pass(&needles, end.to_owned().into()),
+            Err(ValueFound)
+        );
+    }
+
+    #[test]
+    fn value_with_a_closing_byte_is_held_as_a_whole() {
+        let value = "p4ss;w0rd)of}many";
+        let needles = needles(value);
+        let out = passed(&needles, format!("a {value} b").as_bytes(), 1);
+        assert_eq!(out, Err(b"a ".to_vec()));
     }
 
     #[test]
@@ -378,7 +414,7 @@ mod tests {
         let mut search = StreamSearch::default();
         for part in escaped(&value[..3999], true).as_bytes().chunks(50) {
             search.pass(&needles, Bytes::copy_from_slice(part)).unwrap();
-            assert!(search.held() <= ESCAPED * 2 * SEARCHED, "{}", search.held());
+            assert!(search.held() <= HELD && search.tail.len() <= HELD);
         }
     }
 

@@ -1,11 +1,13 @@
 //! A connection that has become a WebSocket: its frames pass as they are. The host's, which are not masked, are searched.
 
 use super::host::EndedHost;
+use super::limits::PAUSE;
 use super::search::{StreamSearch, ValueFound};
 use hyper::body::Bytes;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
+use tokio::time::timeout;
 
 const READ: usize = 16 * 1024;
 
@@ -29,12 +31,19 @@ pub(super) async fn carry(
         let mut search = StreamSearch::default();
         let mut bytes = vec![0; READ];
         loop {
-            let length = match from_host.read(&mut bytes).await {
-                Ok(length) if length > 0 => length,
-                Ok(_) | Err(_) => break,
+            let read = from_host.read(&mut bytes);
+            let arrived = match search.held() {
+                0 => Ok(read.await),
+                _ => timeout(PAUSE, read).await,
             };
-            let next = Bytes::copy_from_slice(&bytes[..length]);
-            let passed = search.pass(&place.needles(), next)?;
+            let passed = match arrived {
+                Ok(Ok(length)) if length > 0 => {
+                    let next = Bytes::copy_from_slice(&bytes[..length]);
+                    search.pass(&place.needles(), next)?
+                }
+                Ok(Ok(_) | Err(_)) => break,
+                Err(_) => search.release(),
+            };
             if to_program.write_all(&passed).await.is_err() {
                 return Ok(());
             }
@@ -42,7 +51,7 @@ pub(super) async fn carry(
                 return Ok(());
             }
         }
-        let _ = to_program.write_all(&search.finish()).await;
+        let _ = to_program.write_all(&search.release()).await;
         let _ = to_program.shutdown().await;
         Ok(())
     };

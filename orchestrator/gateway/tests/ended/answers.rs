@@ -7,6 +7,8 @@ use broker_protocol::gateway::CredentialVerdict::{Echoed, Refused};
 use http_body_util::BodyExt;
 use hyper::body::Bytes;
 use hyper::{Request, Response};
+use std::rc::Rc;
+use tokio::sync::Notify;
 
 /// A host that answers with `before` bytes and then with the encoded value, in parts.
 fn echo(before: usize, encode: fn(&str) -> String, part: usize) -> Setup {
@@ -203,5 +205,79 @@ fn an_answer_streams() {
         let answer = http2.send_request(request.body(full("")).unwrap()).await;
         let frame = answer.unwrap().into_body().frame().await.unwrap().unwrap();
         assert_eq!(frame.into_data().unwrap(), "data: 1\n\n");
+    });
+}
+
+/// A host that sends the first of `parts` for each request, and the others when somebody says so.
+fn in_steps(parts: [&'static str; 2], goes_on: Rc<Notify>) -> Setup {
+    Setup {
+        handler: handler(move |_| {
+            let goes_on = goes_on.clone();
+            async move {
+                let (send, body) = channel();
+                tokio::task::spawn_local(async move {
+                    send.data(parts[0]).await;
+                    goes_on.notified().await;
+                    send.data(parts[1]).await;
+                });
+                Response::new(body)
+            }
+        }),
+        ..Setup::default()
+    }
+}
+
+/// Whoever waits gets a word that no line ends after a moment. The value is found all the same.
+#[test]
+fn a_word_is_passed_on_after_a_moment_and_the_value_still_found() {
+    local(async {
+        let goes_on = Rc::new(Notify::new());
+        let (begin, end) = VALUE.split_at(VALUE.len() / 2);
+        let world = World::new(in_steps([begin, end], goes_on.clone())).await;
+        let mut http2 = world.http2().await;
+        let request = Request::get("https://a.example/api/x")
+            .header("authorization", format!("Bearer {PLACEHOLDER}"));
+        let answer = http2.send_request(request.body(full("")).unwrap()).await;
+        let mut body = answer.unwrap().into_body();
+        let frame = body.frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), begin);
+        goes_on.notify_one();
+        assert!(body.frame().await.unwrap().is_err());
+        assert_eq!(world.count(Echoed), 1);
+    });
+}
+
+/// The lengths of the parts in which a program gets an answer of two steps.
+async fn lengths(parts: [&'static str; 2]) -> Vec<usize> {
+    let goes_on = Rc::new(Notify::new());
+    let world = World::new(in_steps(parts, goes_on.clone())).await;
+    goes_on.notify_one();
+    world.get("/api/y", &bearer()).await;
+    // The gateway has the value now.
+    goes_on.notify_one();
+    let mut http2 = world.http2().await;
+    let request = Request::get("https://a.example/elsewhere").body(full(""));
+    let answer = http2.send_request(request.unwrap()).await.unwrap();
+    let mut body = answer.into_body();
+    let mut lengths = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        lengths.extend(frame.into_data().map(|data| data.len()));
+    }
+    lengths
+}
+
+/// A program has a host send guesses, without a credential, and looks at the parts of its answers.
+#[test]
+fn parts_of_an_answer_do_not_say_whether_a_guess_is_the_beginning_of_the_value() {
+    local(async {
+        let right = VALUE[..VALUE.len() - 2].to_owned();
+        let wrong = right.replace(|c: char| c.is_ascii_digit(), "~");
+        assert_ne!(right, wrong);
+        let [right, wrong] = [right, wrong]
+            .map(|guess| -> &'static str { String::leak(format!("some text {guess}")) });
+        assert_eq!(
+            lengths([right, " end\n"]).await,
+            lengths([wrong, " end\n"]).await
+        );
     });
 }
