@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_full_file_reads() {
-        let file = PolicyFile::parse("p", include_str!("../tests/full.toml")).unwrap();
+        let file = PolicyFile::parse("p", include_str!("../tests/files/full.toml")).unwrap();
         assert!(file.lock);
         assert_eq!(file.required, [LayerName(Layer::Cgroup)]);
         assert_eq!(file.ceiling.timeout_max_s, Some(Some(300)));

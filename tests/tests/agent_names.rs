@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// Names that commands could make once. The test of the shipped rules reads the same file.
-const CLOSED_FILE: &str = include_str!("../../policies/tests/agent_names.txt");
+const CLOSED_FILE: &str = include_str!("../../policies/tests/files/agent_names.txt");
 
 fn make(path: &str) -> String {
     format!("mkdir -p \"$(dirname {path})\"; echo x > {path}")

@@ -1,5 +1,4 @@
 //! Choice of a project's profile, and that it gains none that nobody meant for it.
-#![allow(clippy::unwrap_used)]
 
 use policies::choice::{FoundKind, has_file};
 use policies::{Choice, Host, Policies, PolicyError, PolicySource, SourceKind};

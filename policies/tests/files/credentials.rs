@@ -1,5 +1,4 @@
 //! Credentials of a session: presets, the files that may define them, their limits, and their effect on a profile.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::gateway::{Attach, CredentialSpec, GatewaySpec};
 use broker_protocol::limit;

@@ -1,5 +1,4 @@
 //! How policy files make one policy, and that later ones only narrow.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::{Layer, Trust};
 use policies::{
@@ -628,7 +627,7 @@ fn one_bad_file_is_an_error_for_all() {
 
 #[test]
 fn the_example_of_the_page_is_a_policy() {
-    let page = include_str!("../README.md");
+    let page = include_str!("../../README.md");
     let text = page
         .split("```toml\n")
         .nth(1)

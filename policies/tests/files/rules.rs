@@ -1,5 +1,4 @@
 //! Verdicts of rules, scopes and trust, through the policy files they are written in.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::{
     Bash, Command, Edit, FileEdit, FileList, FileRead, FileWrite, Framework, Glob, Grep,
@@ -694,7 +693,7 @@ fn every_shipped_origin_is_right() {
         ..Host::default()
     };
     let policy = Policies::load(vec![]).unwrap().resolve("", &host).unwrap();
-    let names = include_str!("../profiles/protected.toml");
+    let names = include_str!("../../profiles/protected.toml");
     assert_eq!(policy.protected.len(), names.matches("{ name = ").count());
     for name in policy.protected.iter() {
         let line = names.lines().nth(name.origin.line - 1).unwrap();
@@ -704,7 +703,7 @@ fn every_shipped_origin_is_right() {
             name.origin
         );
     }
-    let rules = include_str!("../profiles/rules.toml");
+    let rules = include_str!("../../profiles/rules.toml");
     assert!(!policy.rules.is_empty());
     for rule in &policy.rules {
         assert_eq!(

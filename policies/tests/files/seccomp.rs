@@ -1,13 +1,12 @@
 //! The lists of `seccomp/`: each compiles on both architectures, and does what it says. The compiled program is run
 //! here on calls that are never made.
-#![allow(clippy::unwrap_used)]
 
 use seccompiler::{BpfProgram, TargetArch};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-#[path = "../build/seccomp.rs"]
+#[path = "../../build/seccomp.rs"]
 #[allow(dead_code, reason = "nothing is written here")]
 mod build;
 

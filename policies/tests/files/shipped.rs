@@ -1,5 +1,4 @@
 //! Promises of the shipped profiles: closed names, working tools, and paths that are never granted.
-#![allow(clippy::unwrap_used)]
 
 use policies::model::PolicyFile;
 use policies::secret::looks_secret;
@@ -532,7 +531,11 @@ fn ordinary_files_are_open() {
 
 /// The shipped list as it is written.
 fn list() -> PolicyFile {
-    PolicyFile::parse("protected.toml", include_str!("../profiles/protected.toml")).unwrap()
+    PolicyFile::parse(
+        "protected.toml",
+        include_str!("../../profiles/protected.toml"),
+    )
+    .unwrap()
 }
 
 /// The defects of a list: a line without a source or a reason, or a pattern that stands there twice.
@@ -567,7 +570,7 @@ fn faults(list: &PolicyFile) -> Vec<String> {
 
 #[test]
 fn each_line_of_the_lists_has_a_source_and_a_reason_and_stands_there_once() {
-    let leases = PolicyFile::parse("leases.toml", include_str!("../leases.toml")).unwrap();
+    let leases = PolicyFile::parse("leases.toml", include_str!("../../leases.toml")).unwrap();
     assert_eq!(
         [faults(&list()), faults(&leases)],
         [const { Vec::<String>::new() }; 2]

@@ -1,5 +1,4 @@
 //! Keys of the user's ssh agent: which files may define them, their limits, and their effect on a profile.
-#![allow(clippy::unwrap_used)]
 
 use broker_protocol::limit;
 use policies::model::PolicyFile;

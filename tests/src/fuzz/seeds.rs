@@ -20,7 +20,7 @@ const POLICIES: [&str; 12] = [
     include_str!("../../../policies/profiles/default.toml"),
     include_str!("../../../policies/profiles/dev.toml"),
     include_str!("../../../policies/profiles/read-only.toml"),
-    include_str!("../../../policies/tests/full.toml"),
+    include_str!("../../../policies/tests/files/full.toml"),
     "version = 1\nlock = true\n[ceiling]\nmemory = \"1 GiB\"\ntimeout_max_s = 30\n",
     "version = 1\n[profile.a]\nextends = \"b\"\n[profile.b]\nextends = [\"a\", \"default\"]\n",
     "version = 1\n[profile.x]\ngrants = [{ path = \"${GOROOT:-~/go}/bin\", optional = true }]\n",

@@ -1,7 +1,5 @@
 //! A provider of one's own, and runs with it: no session is opened, because nothing is called.
 
-#![allow(clippy::unwrap_used)]
-
 use broker_protocol::{Open, Trust};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;

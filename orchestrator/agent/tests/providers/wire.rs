@@ -1,7 +1,5 @@
 //! What each vendor sends, as it was recorded or as its documentation has it, and what becomes of it; however it is cut on the way.
 
-#![allow(clippy::unwrap_used)]
-
 use orchestrator_agent::accumulate::{Accumulator, ModelAnswer};
 use orchestrator_agent::chunk::{Chunk, Stop, TokenUsage};
 use orchestrator_agent::conversation::CallIds;

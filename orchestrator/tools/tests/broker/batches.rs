@@ -1,13 +1,9 @@
 //! Several calls at once.
 
-#![allow(clippy::unwrap_used)]
-
-mod harness;
-
-use broker_protocol::{Ended, ErrorKind, Failed, Request};
-use harness::{
+use crate::harness::{
     answered, answering, call, config, kind, metadata, plain, ran, read, text, with, written,
 };
+use broker_protocol::{Ended, ErrorKind, Failed, Request};
 use lazaret_fakes::{Peer, shell};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -1,16 +1,12 @@
 //! One call at a time: what it asks the executor for, and what comes of it.
 
-#![allow(clippy::unwrap_used)]
-
-mod harness;
-
+use crate::harness::{
+    answered, answering, call, config, failed, finish, kind, metadata, plain, question, ran, read,
+    start, text, with, word, written,
+};
 use broker_protocol::{
     Bytes, Channel, Ended, ErrorKind, Failed, FileReply, Finding, FindingKind, Findings,
     FromBroker, Outcome, Permission, Refused, Request, Scope, ToBroker,
-};
-use harness::{
-    answered, answering, call, config, failed, finish, kind, metadata, plain, question, ran, read,
-    start, text, with, word, written,
 };
 use orchestrator_engine::{ApprovalAnswer, Body, CallContext, FoundIn, Invocation, LiveOutput};
 use orchestrator_results::profile::COMPACT;

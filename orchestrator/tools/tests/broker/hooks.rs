@@ -1,11 +1,7 @@
 //! The engine asks the user's hooks, whoever runs them: how many at once, what they are told, and what they cannot undo.
 
-#![allow(clippy::unwrap_used)]
-
-mod harness;
-
+use crate::harness::{answering, call, config, finish, kind, plain, start, text, with, word};
 use broker_protocol::Request;
-use harness::{answering, call, config, finish, kind, plain, start, text, with, word};
 use orchestrator_engine::HookGuard;
 use orchestrator_engine::hooks::{HookAnswer, HookAnswering, HookEvent, HookRunner, Occasion};
 use orchestrator_tools::ToolConfig;
@@ -163,7 +159,7 @@ fn withheld_result_is_nowhere_and_a_violation_still_counts() {
     with(script, config, async |session, records| {
         let read = call(&session, "file_read", json!({"path": "inside"})).await;
         assert_eq!(kind(&read), "denied_policy");
-        let left = harness::metadata(&read).to_string() + &text(&read);
+        let left = crate::harness::metadata(&read).to_string() + &text(&read);
         assert!(!left.contains("inside"), "{left}");
         let outside = call(&session, "ls", json!({"path": "../etc"})).await;
         assert_eq!(

@@ -1,16 +1,12 @@
 //! Calls that the executor permits and has no part in.
 
-#![allow(clippy::unwrap_used)]
-
-mod harness;
-
+use crate::harness::{
+    answered, answering, call, config, failed, finish, kind, metadata, plain, ran, start, text,
+    with,
+};
 use broker_protocol::{
     Effect, Ended, ErrorKind, FileReply, Listed, Outcome, Permission, Refused, Request, Risk,
     Scope, limit,
-};
-use harness::{
-    answered, answering, call, config, failed, finish, kind, metadata, plain, ran, start, text,
-    with,
 };
 use orchestrator_engine::execution::{Execution, Executions, OutsideReply};
 use orchestrator_engine::{Body, CallContext, Invocation, Session};
@@ -355,7 +351,7 @@ fn tool_outside_the_executor_waits_for_its_permission() {
         why: "w".into(),
         violation: false,
     };
-    type Answer = fn(Refused) -> harness::Done;
+    type Answer = fn(Refused) -> crate::harness::Done;
     let outcomes: [(Answer, &str); 4] = [
         (|refused| (Outcome::Refused(refused), None), "denied_policy"),
         (
@@ -446,7 +442,7 @@ fn a_tool_whose_owner_is_gone_or_whose_call_is_cancelled_ends() {
         call.handle.cancel();
         assert_eq!(kind(&finish(call).await.1), "cancelled");
         drop((execution, executions));
-        let gone = harness::call(&session, "mcp__srv__echo", json!({"say": "x"})).await;
+        let gone = crate::harness::call(&session, "mcp__srv__echo", json!({"say": "x"})).await;
         assert_eq!(
             (kind(&gone), gone.error.as_ref().unwrap().message.as_str()),
             ("cancelled", "the owner of the tool is gone")

@@ -1,13 +1,9 @@
 //! What a session is as a whole: several front ends, a lost executor, grants, tools of clients.
 
-#![allow(clippy::unwrap_used)]
-
-mod harness;
-
-use broker_protocol::{Ended, FromBroker, Request, SessionGrant, ToBroker};
-use harness::{
+use crate::harness::{
     answering, call, config, finish, kind, plain, start, text, with, with_scripts, word,
 };
+use broker_protocol::{Ended, FromBroker, Request, SessionGrant, ToBroker};
 use lazaret_fakes::{Peer, shell};
 use orchestrator_engine::executor::{Dial, ExecutorError, Greeting};
 use orchestrator_engine::{CallContext, Invocation};
