@@ -57,7 +57,7 @@ enum ReflectionAnswer {
     #[prost(message, tag = "4")]
     Files(DescriptorSet),
     #[prost(message, tag = "6")]
-    Services(NamedList),
+    Services(ServiceList),
     #[prost(message, tag = "7")]
     Error(ReflectionError),
 }
@@ -78,13 +78,13 @@ struct DescriptorSet {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct NamedList {
+struct ServiceList {
     #[prost(message, repeated, tag = "1")]
-    named: Vec<Named>,
+    named: Vec<NamedItem>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct Named {
+struct NamedItem {
     #[prost(string, tag = "1")]
     name: String,
 }
@@ -99,7 +99,7 @@ struct FileNames {
     #[prost(message, repeated, tag = "4")]
     messages: Vec<MessageNames>,
     #[prost(message, repeated, tag = "5")]
-    enums: Vec<Named>,
+    enums: Vec<NamedItem>,
     #[prost(message, repeated, tag = "6")]
     services: Vec<ServiceNames>,
 }
@@ -109,7 +109,7 @@ struct MessageNames {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(message, repeated, tag = "3")]
-    nested: Vec<Named>,
+    nested: Vec<NamedItem>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -117,7 +117,7 @@ struct ServiceNames {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(message, repeated, tag = "2")]
-    methods: Vec<Named>,
+    methods: Vec<NamedItem>,
 }
 
 /// The answers to a client's requests, one after the other, until it sends no more.
@@ -171,8 +171,8 @@ fn answer(query: Option<&ReflectionQuery>) -> Result<ReflectionAnswer, SandboxFa
         Some(ReflectionQuery::Services(_)) => {
             let files = described()?.into_iter();
             let named = files.flat_map(|(file, _)| file.full_names_of_services());
-            let named = named.map(|name| Named { name }).collect();
-            Ok(ReflectionAnswer::Services(NamedList { named }))
+            let named = named.map(|name| NamedItem { name }).collect();
+            Ok(ReflectionAnswer::Services(ServiceList { named }))
         }
         Some(ReflectionQuery::FileOfExtension(_) | ReflectionQuery::ExtensionsOf(_)) => {
             let message = "there are no extensions";
@@ -230,7 +230,7 @@ impl FileNames {
             Some((outer, inner)) => (outer, Some(inner)),
             None => (rest, None),
         };
-        let has = |names: &[Named]| match inner {
+        let has = |names: &[NamedItem]| match inner {
             None => true,
             Some(inner) => names.iter().any(|named| named.name == inner),
         };
