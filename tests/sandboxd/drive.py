@@ -8,9 +8,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import resources
 from pathlib import Path
 
 import grpc
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from grpc_tools import protoc
 from k8s_agent_sandbox.commands._process_stubs import process_pb2 as pb
 from k8s_agent_sandbox.commands._process_stubs import process_pb2_grpc as rpc
 from k8s_agent_sandbox.exceptions import SandboxError
@@ -21,6 +26,7 @@ from k8s_agent_sandbox.models import (
 )
 from k8s_agent_sandbox.sandbox import Sandbox
 
+ROOT = Path(__file__).resolve().parents[2]
 # Every byte, so that nothing takes it for text.
 BINARY = bytes(range(256)) * 5000
 
@@ -132,6 +138,31 @@ def streams(checks: Checks, port: int) -> None:
             checks.is_so(name, "an answer", code)
 
 
+def reflects(checks: Checks, port: int) -> None:
+    """Reflection has what `protoc` makes of our description, for clients that have none: as `grpcurl list` and `describe` ask."""
+    proto = ROOT / "orchestrator/sandboxd/proto"
+    with tempfile.NamedTemporaryFile() as made:
+        includes = ["-I" + str(proto), "-I" + str(resources.files("grpc_tools") / "_proto")]
+        words = [*includes, "--include_imports", f"--descriptor_set_out={made.name}", "process/v1/process.proto"]
+        checks.is_so("protoc", protoc.main(["protoc", *words]), 0)
+        want = Path(made.name).read_bytes()
+    checks.is_so("the description that is kept", (proto / "process.binpb").read_bytes() == want, True)
+    database = ProtoReflectionDescriptorDatabase(grpc.insecure_channel(f"127.0.0.1:{port}"))
+    checks.is_so("services", list(database.get_services()), ["process.v1.ProcessService"])
+    service = DescriptorPool(database).FindServiceByName("process.v1.ProcessService")
+    methods = [(method.name, method.input_type.full_name, method.server_streaming) for method in service.methods]
+    checks.is_so("a service", methods[:2], [("Start", "process.v1.StartRequest", True), ("Execute", "process.v1.ExecuteRequest", False)])
+    files = FileDescriptorSet.FromString(want).file
+    got = [database.FindFileByName(file.name) == file for file in files]
+    checks.is_so("files", got, [True] * 2)
+    try:
+        database.FindFileContainingSymbol("process.v1.No")
+    except KeyError:
+        checks.is_so("an unknown symbol", 5, 5)
+    else:
+        checks.is_so("an unknown symbol", "a file", 5)
+
+
 def main() -> int:
     programs, checks = Path(sys.argv[1]), Checks()
     tiers = {"as it is here": [programs / "lazaret"]}
@@ -155,6 +186,7 @@ def main() -> int:
                     }[name], folder)
                     if name == "sandboxd pod":
                         streams(checks, process)
+                        reflects(checks, process)
                 finally:
                     server.terminate()
                 checks.is_so("its end", server.wait(60), 128 + 15)

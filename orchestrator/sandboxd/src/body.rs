@@ -125,11 +125,7 @@ where
     }
     let read = async {
         let (mut body, mut bytes) = (body, Vec::new());
-        while let Some(frame) = timeout(PAUSE, body.frame()).await.map_err(|_| late())? {
-            let frame = frame.map_err(|_| SandboxFault::invalid("the body breaks off"))?;
-            let Ok(data) = frame.into_data() else {
-                continue;
-            };
+        while let Some(data) = piece(&mut body).await? {
             if bytes.len() + data.len() > most {
                 return Err(too_large());
             }
@@ -138,6 +134,23 @@ where
         Ok(bytes)
     };
     timeout(WHOLE, read).await.map_err(|_| late())?
+}
+
+/// The next bytes of a body; `None` at its end.
+///
+/// # Errors
+/// It breaks off, or pauses too long.
+pub(crate) async fn piece<B>(body: &mut B) -> Result<Option<Bytes>, SandboxFault>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    while let Some(frame) = timeout(PAUSE, body.frame()).await.map_err(|_| late())? {
+        let frame = frame.map_err(|_| SandboxFault::invalid("the body breaks off"))?;
+        if let Ok(data) = frame.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
 }
 
 fn late() -> SandboxFault {

@@ -1,13 +1,13 @@
 //! Files of the project for clients: by the engine's file tools, which see bytes, are confined to the project and can be undone; and
 //! what these cannot do (a removal, permission bits), by a command in a cell.
 
-use crate::body::{Incomplete, Produced, ReplyBody};
+use crate::body::{Incomplete, Produced, ReplyBody, collect};
 use crate::calls::SandboxCalls;
 use crate::commands::{CommandOrder, HowEnded, run};
 use crate::fault::{FaultKind, SandboxFault};
 use crate::tools::{EntryKind, FileInput, FileTool, SandboxEntry};
 use broker_protocol::{Command, ErrorKind, FileRead, FileWrite, Request, ZonePath, limit};
-use hyper::body::{Bytes, Frame};
+use hyper::body::{Bytes, Frame, Incoming};
 use orchestrator_engine::{CallResult, Invocation};
 use serde_bytes::ByteBuf;
 use serde_json::json;
@@ -53,6 +53,24 @@ const REFUSED: i32 = 43;
 const NOT_THERE: i32 = 44;
 const OUTSIDE: i32 = 45;
 const NOT_EMPTY: i32 = 46;
+
+/// Reads the body of an upload, in which `other` bytes may be of a form and not of its file.
+///
+/// # Errors
+/// It is larger, breaks off, or takes too long.
+pub(crate) async fn uploaded(body: Incoming, other: usize) -> Result<Vec<u8>, SandboxFault> {
+    let read = collect(body, UPLOAD_MAX + other).await;
+    read.map_err(|fault| {
+        if fault.kind != FaultKind::TooLarge {
+            return fault;
+        }
+        let message = format!(
+            "a file that is written has at most {UPLOAD_MAX} bytes, because a write is one change that the executor holds in \
+             memory; write a larger one in parts, and join them by a command"
+        );
+        SandboxFault::new(FaultKind::TooLarge, message)
+    })
+}
 
 /// The files of the project.
 pub(crate) struct ProjectFiles {

@@ -1,9 +1,9 @@
 //! gRPC over HTTP/2, as far as a server without compression needs it: one message in a request, any number in a response.
 
-use crate::body::{ReplyBody, collect, full};
+use crate::body::{self, ReplyBody, collect, full};
 use crate::fault::{FaultKind, SandboxFault};
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -45,15 +45,60 @@ pub(crate) async fn message<M: Message + Default>(
 
 fn decoded<M: Message + Default>(body: &[u8]) -> Result<M, SandboxFault> {
     let broken = || SandboxFault::invalid("the request is not one message");
-    let (prefix, message) = body.split_at_checked(PREFIX).ok_or_else(broken)?;
-    let length = prefix[1..]
-        .iter()
-        .fold(0, |length, byte| length << 8 | usize::from(*byte));
-    if prefix[0] != 0 || length != message.len() {
+    let (prefix, message) = body.split_first_chunk().ok_or_else(broken)?;
+    if prefix[0] != 0 || length(prefix) != message.len() {
         return Err(broken());
     }
     M::decode(message)
         .map_err(|error| SandboxFault::invalid(format!("the message is broken: {error}")))
+}
+
+/// Reads the messages of a request that streams them.
+pub(crate) struct MessageReader<B> {
+    body: B,
+    bytes: Vec<u8>,
+    /// Bytes that a message may have.
+    most: usize,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> MessageReader<B> {
+    pub(crate) fn new(body: B, most: usize) -> Self {
+        let bytes = Vec::new();
+        Self { body, bytes, most }
+    }
+
+    /// The next message; `None` if the client sends no more.
+    ///
+    /// # Errors
+    /// It is larger, is none, breaks off, or takes too long.
+    pub(crate) async fn next<M: Message + Default>(&mut self) -> Result<Option<M>, SandboxFault> {
+        loop {
+            if let Some(prefix) = self.bytes.first_chunk::<PREFIX>() {
+                let end = PREFIX + length(prefix);
+                if end > PREFIX + self.most {
+                    let message = format!("a message has at most {} bytes here", self.most);
+                    return Err(SandboxFault::new(FaultKind::TooLarge, message));
+                }
+                if self.bytes.len() >= end {
+                    let message = decoded(&self.bytes[..end])?;
+                    self.bytes.drain(..end);
+                    return Ok(Some(message));
+                }
+            }
+            // A frame has at most what HTTP/2 lets it have, so no more than that is read ahead.
+            match body::piece(&mut self.body).await? {
+                Some(piece) => self.bytes.extend_from_slice(&piece),
+                None if self.bytes.is_empty() => return Ok(None),
+                None => return Err(SandboxFault::invalid("the last message breaks off")),
+            }
+        }
+    }
+}
+
+/// The length in a message's prefix.
+fn length(prefix: &[u8; PREFIX]) -> usize {
+    let digits = prefix[1..].iter();
+    digits.fold(0, |length, byte| length << 8 | usize::from(*byte))
 }
 
 /// A message with its prefix.
@@ -178,6 +223,44 @@ mod tests {
         }
         let text = [&[0, 0, 0, 0, 3, 0x0a, 1][..], &[0xff]].concat();
         assert!(decoded::<ProcessConfig>(&text).is_err(), "not UTF-8");
+    }
+
+    #[tokio::test]
+    async fn messages_of_a_stream_are_read_one_by_one() {
+        let message = |process_id| encoded(&InitEvent { process_id });
+        let all = [message(1), message(300)].concat();
+        let reader = |bytes: &[u8]| {
+            // Frames end wherever they do.
+            let (send, body) = body::Produced::channel(None);
+            let pieces: Vec<_> = bytes.chunks(3).map(Bytes::copy_from_slice).collect();
+            tokio::spawn(async move {
+                for piece in pieces {
+                    let _ = send.send(Ok(hyper::body::Frame::data(piece))).await;
+                }
+            });
+            MessageReader::new(body, 3)
+        };
+        let mut both = reader(&all);
+        for process_id in [1, 300] {
+            assert_eq!(both.next().await, Ok(Some(InitEvent { process_id })));
+        }
+        assert_eq!(both.next::<InitEvent>().await, Ok(None));
+        for (broken, kind) in [
+            (&all[..all.len() - 1], FaultKind::InvalidArgument),
+            (&[0, 0, 0, 0, 4, 8, 7, 8, 7], FaultKind::TooLarge),
+            (&[0, 255, 255, 255, 255], FaultKind::TooLarge),
+            (&[1, 0, 0, 0, 2, 8, 7], FaultKind::InvalidArgument),
+        ] {
+            let mut reader = reader(broken);
+            let fault = loop {
+                match reader.next::<InitEvent>().await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => panic!("{broken:?}"),
+                    Err(fault) => break fault,
+                }
+            };
+            assert_eq!(fault.kind, kind, "{broken:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::body::{ReplyBody, collect, json, reply, with_length};
 use crate::calls::SandboxCalls;
 use crate::commands::{CommandOrder, EndedCommand, HowEnded, run};
 use crate::fault::{FaultKind, SandboxFault};
-use crate::files::{Looked, PIECE, ProjectFiles, UPLOAD_MAX};
+use crate::files::{Looked, PIECE, ProjectFiles, uploaded};
 use crate::multipart;
 use crate::paths::{ProjectRoot, decoded};
 use crate::tools::{EntryKind, SandboxEntry};
@@ -103,8 +103,7 @@ impl LegacyRoutes {
         let boundary = multipart::boundary(media_type.unwrap_or_default())?
             .ok_or_else(|| SandboxFault::invalid("an upload is multipart/form-data"))?;
         let _room = self.files.upload().await;
-        let most = UPLOAD_MAX + multipart::OVERHEAD_MAX;
-        let body = collect(request.into_body(), most).await?;
+        let body = uploaded(request.into_body(), multipart::OVERHEAD_MAX).await?;
         let file = multipart::file(&body, &boundary)?;
         drop(body);
         let name = file

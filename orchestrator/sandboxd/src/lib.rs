@@ -17,6 +17,7 @@ mod legacy;
 mod rest;
 mod messages;
 mod grpc;
+mod reflection;
 mod processes;
 mod process_service;
 mod server;

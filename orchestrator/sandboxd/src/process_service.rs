@@ -11,6 +11,7 @@ use crate::messages::{
 };
 use crate::paths::ProjectRoot;
 use crate::processes::SandboxProcesses;
+use crate::reflection;
 use broker_protocol::{Signal, Stdin, Terminal, limit};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response};
@@ -54,6 +55,9 @@ impl ProcessRoutes {
             Some("WriteStdin") => grpc::unary(self.write_stdin(request).await),
             Some("SendSignal") => grpc::unary(self.send_signal(request).await),
             Some("ResizeTTY") => grpc::unary(self.resize_tty(request).await),
+            None if reflection::METHODS.contains(&method.as_str()) => {
+                grpc::streamed(reflection::follow(request))
+            }
             Some(_) | None => grpc::unary(Err(SandboxFault::new(
                 FaultKind::Unimplemented,
                 format!("{method} is not served here"),

@@ -1,9 +1,9 @@
 //! The REST half of sandboxd's protocol: files, health and metadata, on port 8080.
 
-use crate::body::{ReplyBody, collect, empty, json, reply, with_length};
+use crate::body::{ReplyBody, empty, json, reply, with_length};
 use crate::calls::SandboxCalls;
 use crate::fault::{FaultKind, SandboxFault};
-use crate::files::{Looked, PIECE, ProjectFiles, UPLOAD_MAX};
+use crate::files::{Looked, PIECE, ProjectFiles, uploaded};
 use crate::multipart;
 use crate::paths::{ProjectRoot, parameter};
 use crate::tools::{EntryKind, SandboxEntry};
@@ -118,10 +118,9 @@ impl RestRoutes {
         }
         let _room = self.files.upload().await;
         let content = match boundary {
-            None => collect(request.into_body(), UPLOAD_MAX).await?,
+            None => uploaded(request.into_body(), 0).await?,
             Some(boundary) => {
-                let most = UPLOAD_MAX + multipart::OVERHEAD_MAX;
-                let body = collect(request.into_body(), most).await?;
+                let body = uploaded(request.into_body(), multipart::OVERHEAD_MAX).await?;
                 multipart::file(&body, &boundary)?.content
             }
         };

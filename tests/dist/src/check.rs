@@ -2,9 +2,9 @@
 //! removes it, and sees that nothing is left. The steps are the scripts in `checks`.
 
 use crate::files;
-use crate::release::{Arch, Release};
+use crate::release::{Arch, Package, Release};
 use crate::tool::{self, DistError};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
@@ -22,26 +22,7 @@ pub struct Check {
     here: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Package {
-    Tarball,
-    Deb,
-    Rpm,
-    Wheel,
-    Npm,
-    Image,
-}
-
 impl Package {
-    const ALL: [Self; 6] = [
-        Self::Tarball,
-        Self::Deb,
-        Self::Rpm,
-        Self::Wheel,
-        Self::Npm,
-        Self::Image,
-    ];
-
     /// How it is installed, upgraded and removed.
     fn script(self) -> &'static str {
         match self {
@@ -162,14 +143,13 @@ fn bootstrap(release: &Release, suite: &str, packages: &[&str]) -> Result<PathBu
 }
 
 /// The image's layers, one over the other, as a container engine has them.
-fn unpack_image(release: &Release) -> Result<PathBuf, DistError> {
+pub fn unpack_image(release: &Release) -> Result<PathBuf, DistError> {
     let arch = Arch::of_host()?;
     let image = release.scratch("image-check", arch)?;
-    let archive = format!("lazaret-{}-{}.oci.tar", release.version, arch.name());
     let mut command = Command::new("tar");
     command
         .arg("-xf")
-        .arg(release.out.join(archive))
+        .arg(release.package(Package::Image, arch))
         .arg("-C")
         .arg(&image);
     tool::run(&mut command)?;

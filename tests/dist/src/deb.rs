@@ -1,7 +1,7 @@
 //! The package for Debian and Ubuntu.
 
 use crate::files;
-use crate::release::{Arch, Release};
+use crate::release::{Arch, Package, Release};
 use crate::tool::{self, DistError};
 use std::fs;
 use std::path::Path;
@@ -43,8 +43,7 @@ pub fn make(release: &Release, arch: Arch) -> Result<(), DistError> {
     files::write(&control.join("postinst"), script(INSTALLED), 0o755)?;
     files::write(&control.join("prerm"), script(REMOVED), 0o755)?;
 
-    let name = format!("lazaret_{}_{}.deb", release.version, arch.debian());
-    let package = release.out.join(name);
+    let package = release.package(Package::Deb, arch);
     let mut command = Command::new("dpkg-deb");
     command
         .args(["--build", "--root-owner-group", "-Zxz"])

@@ -2,7 +2,7 @@
 //! from the same packages and programs have one digest.
 
 use crate::files;
-use crate::release::{Arch, Release, sha256};
+use crate::release::{Arch, Package, Release, sha256};
 use crate::tarball;
 use crate::tool::{self, DistError};
 use serde_json::{Value, json};
@@ -31,9 +31,9 @@ const PACKAGES: [&str; 17] = [
     "tar",
     "zlib1g",
 ];
-/// Not read by any program: documentation, translations, tables of character sets, and programs of git for mail, servers and
-/// HTTP, whose libraries are not here.
-const LEFT_OUT: [&str; 20] = [
+/// Not read by any program: documentation, translations, tables of character sets, libraries that nothing here is linked with, and
+/// programs of git for mail, servers and HTTP, whose libraries are not here. Git's own second copy is a link.
+const LEFT_OUT: [&str; 23] = [
     "./usr/share/doc",
     "./usr/share/man",
     "./usr/share/info",
@@ -43,6 +43,9 @@ const LEFT_OUT: [&str; 20] = [
     "./usr/share/git-core/contrib",
     "./usr/share/gitweb",
     "./usr/lib/*/gconv",
+    "./usr/lib/*/libmvec.so.1",
+    "./usr/lib/*/libnsl.so.1",
+    "./usr/lib/git-core/git",
     "./usr/lib/git-core/git-daemon",
     "./usr/lib/git-core/git-http-backend",
     "./usr/lib/git-core/git-http-*",
@@ -66,12 +69,13 @@ const ACCOUNTS: [(&str, &str); 3] = [
         "passwd: files\ngroup: files\nhosts: files dns\n",
     ),
 ];
-const LINKS: [(&str, &str); 5] = [
+const LINKS: [(&str, &str); 6] = [
     ("bin", "usr/bin"),
     ("lib", "usr/lib"),
     ("lib64", "usr/lib64"),
     ("sbin", "usr/sbin"),
     ("usr/bin/sh", "bash"),
+    ("usr/lib/git-core/git", "../../bin/git"),
 ];
 /// Directories that are empty, or that something is mounted on.
 const EMPTY: [&str; 9] = [
@@ -112,11 +116,7 @@ pub fn make(release: &Release, arch: Arch) -> Result<(), DistError> {
         layers.push(Layer::make(release, directory, owner, &image)?);
     }
     write_index(release, arch, &layers, &image)?;
-    let package = release.out.join(format!(
-        "lazaret-{}-{}.oci.tar",
-        release.version,
-        arch.name()
-    ));
+    let package = release.package(Package::Image, arch);
     tool::run(tarball::archive(release, &image, &package).arg("."))?;
     release.report(&package)
 }

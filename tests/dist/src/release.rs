@@ -75,6 +75,28 @@ impl Arch {
     }
 }
 
+/// A kind of package that users install.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Package {
+    Tarball,
+    Deb,
+    Rpm,
+    Wheel,
+    Npm,
+    Image,
+}
+
+impl Package {
+    pub const ALL: [Self; 6] = [
+        Self::Tarball,
+        Self::Deb,
+        Self::Rpm,
+        Self::Wheel,
+        Self::Npm,
+        Self::Image,
+    ];
+}
+
 #[derive(Debug)]
 pub struct Release {
     /// The checkout that it is made of.
@@ -124,6 +146,21 @@ impl Release {
         given
             .find(|(of, _)| *of == arch)
             .map(|(_, folder)| folder.as_path())
+    }
+
+    /// The file of a package; of npm's two, that with the programs.
+    pub fn package(&self, package: Package, arch: Arch) -> PathBuf {
+        let (version, name) = (self.version, arch.name());
+        self.out.join(match package {
+            Package::Tarball => format!("lazaret-{version}-{name}-linux.tar.gz"),
+            Package::Deb => format!("lazaret_{version}_{}.deb", arch.debian()),
+            Package::Rpm => format!("lazaret-{version}-1.{name}.rpm"),
+            Package::Wheel => {
+                format!("lazaret_sandbox-{version}-py3-none-manylinux_2_28_{name}.whl")
+            }
+            Package::Npm => format!("lazaret-sandbox-linux-{}-{version}.tgz", arch.node()),
+            Package::Image => format!("lazaret-{version}-{name}.oci.tar"),
+        })
     }
 
     /// The directory of a processor's programs.

@@ -2,7 +2,7 @@
 
 use crate::deb::{INSTALLED, REMOVED, put_together};
 use crate::files;
-use crate::release::{Arch, Release};
+use crate::release::{Arch, Package, Release};
 use crate::tool::{self, DistError};
 use std::fs;
 use std::path::Path;
@@ -33,9 +33,9 @@ pub fn make(release: &Release, arch: Arch) -> Result<(), DistError> {
         .env("SOURCE_DATE_EPOCH", &release.time)
         .stdout(std::process::Stdio::null());
     tool::run(command.arg(&spec))?;
-    let name = format!("lazaret-{}-1.{}.rpm", release.version, arch.name());
-    let package = release.out.join(&name);
-    files::copy(&scratch.join(arch.name()).join(&name), &package, 0o644)?;
+    let package = release.package(Package::Rpm, arch);
+    let made = scratch.join(arch.name()).join(files::name(&package));
+    files::copy(&made, &package, 0o644)?;
     release.report(&package)
 }
 

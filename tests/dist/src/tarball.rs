@@ -1,13 +1,13 @@
 //! A tarball of the tree: works where it is unpacked.
 
-use crate::release::{Arch, Release};
+use crate::release::{Arch, Package, Release};
 use crate::tool::{self, DistError};
 use std::path::Path;
 use std::process::Command;
 
 pub fn make(release: &Release, arch: Arch) -> Result<(), DistError> {
     let name = format!("lazaret-{}-{}-linux", release.version, arch.name());
-    let package = release.out.join(format!("{name}.tar.gz"));
+    let package = release.package(Package::Tarball, arch);
     let mut command = archive(release, &release.tree(arch), &package);
     command
         .args(["--use-compress-program", &release.gzip()])

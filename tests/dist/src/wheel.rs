@@ -2,7 +2,7 @@
 
 use crate::files;
 use crate::programs::{COMMANDS, INTERNAL};
-use crate::release::{Arch, Release};
+use crate::release::{Arch, Package, Release};
 use crate::tool::{self, DistError};
 use crate::tree::LIBEXEC;
 use std::fs;
@@ -46,7 +46,7 @@ pub fn make(release: &Release, arch: Arch) -> Result<(), DistError> {
         &root.join(format!("{stem}.dist-info")),
         &tag,
     )?;
-    let package = release.out.join(format!("{stem}-{tag}.whl"));
+    let package = release.package(Package::Wheel, arch);
     let mut command = Command::new("python3");
     command.args(["-c", PACK]).arg(&root).arg(&package);
     command.arg(&stem).arg(&release.time);

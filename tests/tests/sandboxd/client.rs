@@ -205,13 +205,15 @@ impl Rpc {
         Self { runtime, send }
     }
 
-    /// Begins a call.
+    /// Begins a call of the process service, or of a method with its service: `/grpc.reflection.v1.ServerReflection/…`.
     pub fn begin(&mut self, method: &str, message: &[u8], head: &[(&str, &str)]) -> Stream {
-        let mut request = Request::post(format!(
-            "http://127.0.0.1/process.v1.ProcessService/{method}"
-        ))
-        .header("content-type", "application/grpc")
-        .header("te", "trailers");
+        let path = match method.strip_prefix('/') {
+            Some(path) => path.to_owned(),
+            None => format!("process.v1.ProcessService/{method}"),
+        };
+        let mut request = Request::post(format!("http://127.0.0.1/{path}"))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers");
         for (name, value) in head {
             request = request.header(*name, *value);
         }

@@ -411,6 +411,7 @@ fn bodies_end_at_their_limits(place: Place) {
     let over = sandbox.file("PUT", "larger.bin", &content);
     refused(&over, 413, "INVALID_ARGUMENT");
     assert!(over.text().contains(&MOST.to_string()), "{over:?}");
+    assert!(over.text().contains("join them by a command"), "{over:?}");
     assert!(!world.project.join("larger.bin").exists());
     // What a command has made may be larger: it streams.
     let made = sandbox.execute(&json!({ "command": "head -c 30000000 /dev/zero > made.bin" }));

@@ -201,6 +201,53 @@ fn programs_run_to_their_end(place: Place) {
     assert_eq!(rpc.call("Execute", &large.0).status, RESOURCE_EXHAUSTED);
 }
 
+place_test!(reflection_describes_the_process_service, ordinary_only);
+fn reflection_describes_the_process_service(place: Place) {
+    let world = World::new(place);
+    let sandbox = Sandbox::start(&world);
+    let mut rpc = sandbox.rpc();
+    for version in ["v1", "v1alpha"] {
+        let method = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+        // The kind of the answer, and its message.
+        let mut ask = |tag: u8, name: &str| {
+            let got = rpc.call(&method, &Fields::default().bytes(tag, name.as_bytes()).0);
+            assert_eq!((got.status, got.messages.len()), (OK, 1), "{got:?}");
+            let answer = fields(&got.messages[0]).pop().expect("an answer");
+            (answer.0, String::from_utf8_lossy(&answer.2).into_owned())
+        };
+        assert_eq!(
+            ask(7, ""),
+            (6, "\n\u{1b}\n\u{19}process.v1.ProcessService".into())
+        );
+        for (tag, name, declares) in [
+            (4, "process.v1.ProcessService", "ResizeTTY"),
+            (4, "process.v1.ProcessService.Execute", "ResizeTTY"),
+            (3, "google/protobuf/empty.proto", "Empty"),
+        ] {
+            let (kind, text) = ask(tag, name);
+            assert!(
+                kind == 4 && text.contains(declares),
+                "{name}: {kind} {text:?}"
+            );
+        }
+        for (tag, name) in [
+            (3, "/etc/passwd"),
+            (4, "process.v1.No"),
+            (6, "process.v1.PTY"),
+        ] {
+            let (kind, text) = ask(tag, name);
+            assert!(
+                kind == 7 && text.starts_with("\u{8}\u{5}"),
+                "{name}: {kind} {text:?}"
+            );
+        }
+        let long = Fields::default().bytes(4, &[b'x'; 5000]);
+        assert_eq!(rpc.call(&method, &long.0).status, RESOURCE_EXHAUSTED);
+    }
+    let other = "/grpc.reflection.v2.ServerReflection/ServerReflectionInfo";
+    assert_eq!(rpc.call(other, b"").status, UNIMPLEMENTED);
+}
+
 /// An event of a process.
 #[derive(Debug, PartialEq)]
 enum Event {
