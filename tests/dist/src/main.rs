@@ -13,6 +13,7 @@ mod npm;
 mod image;
 mod sbom;
 mod check;
+mod sizes;
 mod files;
 mod tool;
 
@@ -62,6 +63,8 @@ enum Command {
     Sbom,
     /// All of these, and their digests
     All,
+    /// The sizes of this machine's processor's programs and packages, beside their goals
+    Sizes(sizes::Sizes),
     /// Install, use, upgrade and remove the packages of this machine's processor in clean roots (as root)
     Check(check::Check),
 }
@@ -107,6 +110,7 @@ impl Cli {
             Command::Image => self.make(&release, &[image::make]),
             Command::Sbom => self.each(|arch| sbom::make(&release, arch)),
             Command::All => self.make_all(&release),
+            Command::Sizes(sizes) => sizes.execute(&release),
             Command::Check(check) => check.execute(&release),
         }
     }

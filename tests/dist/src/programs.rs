@@ -91,7 +91,7 @@ fn check_processor(program: &Path, arch: Arch) -> Result<(), DistError> {
 }
 
 /// Refuses a program that wants a newer C library.
-fn check(program: &Path) -> Result<(), DistError> {
+pub fn check(program: &Path) -> Result<(), DistError> {
     let words = ["--version-info", "--wide"];
     let versions = tool::text(Command::new("readelf").args(words).arg(program))?;
     match newest(&versions) {
