@@ -2,7 +2,7 @@
 //! speaks the agent's protocol; the gateway does.
 
 use crate::source::{FileSource, Owner, is_below};
-use broker_protocol::gateway::SshSpec;
+use broker_protocol::gateway::{SshSpec, known_host_name};
 use broker_protocol::limit;
 use executor_sys::process::euid;
 use executor_sys::socket;
@@ -138,7 +138,7 @@ fn read(path: PathBuf, owner: &Owner) -> Result<String, String> {
 /// rest is cut where it is too long.
 fn lines_for(keys: &[SshKeys], text: &str) -> Result<String, String> {
     let hosts = keys.iter().flat_map(|keys| &keys.hosts);
-    let names: Vec<String> = hosts.map(|host| known_name(host)).collect();
+    let names: Vec<String> = hosts.map(|place| name_of(place)).collect();
     let is_named = |line: &&str| {
         let first = line.split_ascii_whitespace().next().unwrap_or_default();
         let mut listed = first.split(',');
@@ -165,13 +165,14 @@ fn lines_for(keys: &[SshKeys], text: &str) -> Result<String, String> {
     Ok(found)
 }
 
-/// A `HOST:PORT` as `known_hosts` names it.
-fn known_name(place: &str) -> String {
-    match place.rsplit_once(':') {
-        Some((host, "22")) => host.to_owned(),
-        Some((host, port)) => format!("[{host}]:{port}"),
-        None => place.to_owned(),
-    }
+/// A `HOST:PORT` of the policy, as `known_hosts` names it.
+fn name_of(place: &str) -> String {
+    let parts = place.rsplit_once(':');
+    let parts = parts.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    parts.map_or_else(
+        || place.to_owned(),
+        |(host, port)| known_host_name(host, port),
+    )
 }
 
 #[cfg(test)]
