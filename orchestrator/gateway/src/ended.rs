@@ -12,7 +12,6 @@ use broker_protocol::gateway::{
 use carry::HostConnection;
 use host::EndedHost;
 use questions::Questions;
-use reports::UseReports;
 use rules::Rules;
 use session::CredentialSession;
 use std::collections::{BTreeSet, HashMap};
@@ -51,6 +50,7 @@ pub(crate) mod limits;
 pub use authority::AuthorityError;
 pub use carry::CarryError;
 pub use limits::Times;
+pub(crate) use reports::UseReports;
 pub use upstream::CertificateRoots;
 pub(crate) use upstream::{HostTls, Protocol};
 

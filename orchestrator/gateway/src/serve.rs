@@ -2,13 +2,13 @@
 
 use crate::confine;
 use crate::control::{ControlError, ControlSocket, ReceivedFrame};
-use crate::ended::{AuthorityError, CertificateRoots, TlsTerminator};
+use crate::ended::{AuthorityError, CertificateRoots, Times, TlsTerminator, UseReports};
 use crate::relay::{ProxyError, Relay, RelaySockets, Unannounced, UpstreamProxy};
 use crate::reports::ReportSender;
 use broker_protocol::gateway::{FromGateway, GatewaySpec, SIGNATURE_QUESTION, ToGateway};
-use broker_protocol::{Lease, Network, limit};
+use broker_protocol::{ConnectionVerdict, Lease, Network, limit};
 use nix::sys::prctl;
-use orchestrator_ssh_agent::AgentFilter;
+use orchestrator_ssh_agent::{AgentFilter, AgentRefusal};
 use policies::network;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::fs::{File, OpenOptions};
@@ -85,8 +85,14 @@ pub fn serve() -> Result<(), GatewayError> {
         let authority = ended.as_ref().and_then(|ended| ended.authority());
         let tell = reports.clone();
         let agent = (!spec.ssh.is_empty()).then(|| {
-            let tell = move |frame| tell.send(&frame);
-            Rc::new(AgentFilter::new(spec.ssh, &spec.known_hosts, tell))
+            let send = move |frame| tell.send(&frame);
+            let refusals = UseReports::new(Times::default(), Rc::new(send.clone()));
+            let report = move |refusal: &AgentRefusal| {
+                let place = (&*refusal.host, refusal.port);
+                let verdict = ConnectionVerdict::RequestRefused;
+                refusals.refuse(Some(refusal.call), place, verdict, refusal.why);
+            };
+            Rc::new(AgentFilter::new(spec.ssh, &spec.known_hosts, send, report))
         });
         let relay = Relay::new(policy, in_force, reports.clone(), ended.clone(), proxy)
             .with_ports(spec.connect)

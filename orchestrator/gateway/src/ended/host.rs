@@ -42,7 +42,7 @@ impl EndedHost {
                 self.place()
             );
             self.reports
-                .refuse(place, ConnectionVerdict::RequestRefused, &why);
+                .refuse(None, place, ConnectionVerdict::RequestRefused, &why);
         }
     }
 
@@ -50,7 +50,8 @@ impl EndedHost {
     pub(super) fn tell(&self, refusal: &RequestRefusal) {
         if let Some(verdict) = refusal.verdict() {
             let place = (&*self.host, self.port);
-            self.reports.refuse(place, verdict, &refusal.to_string());
+            self.reports
+                .refuse(None, place, verdict, &refusal.to_string());
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::limits::Times;
 use broker_protocol::gateway::{CredentialReport, CredentialVerdict, FromGateway};
-use broker_protocol::{ConnectionReport, ConnectionVerdict};
+use broker_protocol::{CallId, ConnectionReport, ConnectionVerdict};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -22,6 +22,8 @@ const REFUSALS_MAX: usize = 64;
 /// A request that was refused, or an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct RefusedRequest {
+    /// The call of a program, whose result gives the reason, where the refusal is of its own.
+    call: Option<CallId>,
     host: String,
     port: u16,
     verdict: ConnectionVerdict,
@@ -66,6 +68,15 @@ impl<K: Clone + Eq + Hash> Tally<K> {
         counts.len() >= most && !counts.contains_key(kind)
     }
 
+    fn any(&self, is_wanted: impl Fn(&K) -> bool) -> bool {
+        self.0.borrow().keys().any(is_wanted)
+    }
+
+    /// Forgets kinds, what was counted of them too.
+    fn retain(&self, is_kept: impl Fn(&K) -> bool) {
+        self.0.borrow_mut().retain(|kind, _| is_kept(kind));
+    }
+
     /// Takes what was counted since.
     fn take(&self) -> Vec<(K, u32)> {
         let mut counts = self.0.borrow_mut();
@@ -75,7 +86,7 @@ impl<K: Clone + Eq + Hash> Tally<K> {
     }
 }
 
-pub(super) struct UseReports {
+pub(crate) struct UseReports {
     uses: Tally<UseKind>,
     refused: Tally<RefusedRequest>,
     /// Whether what is counted will be reported.
@@ -85,7 +96,7 @@ pub(super) struct UseReports {
 }
 
 impl UseReports {
-    pub(super) fn new(times: Times, tell: Rc<dyn Fn(FromGateway)>) -> Rc<Self> {
+    pub(crate) fn new(times: Times, tell: Rc<dyn Fn(FromGateway)>) -> Rc<Self> {
         Rc::new(Self {
             uses: Tally::new(),
             refused: Tally::new(),
@@ -118,19 +129,27 @@ impl UseReports {
         self.report_later();
     }
 
-    /// Reports a refusal to the people who run the command. `why` names what would allow it.
-    pub(super) fn refuse(
+    /// Reports a refusal to the people who run the command, the first of each kind of each call at once. `why` names what would allow it.
+    pub(crate) fn refuse(
         self: &Rc<Self>,
+        call: Option<CallId>,
         (host, port): (&str, u16),
         verdict: ConnectionVerdict,
         why: &str,
     ) {
         let mut refused = RefusedRequest {
+            call,
             host: host.to_owned(),
             port,
             verdict,
             why: why.to_owned(),
         };
+        let is_of_another = |kind: &RefusedRequest| kind.call != call;
+        if self.refused.is_full_for(&refused, REFUSALS_MAX) && self.refused.any(is_of_another) {
+            // Calls that have ended must not take the room of this one.
+            self.flush();
+            self.refused.retain(|kind| !is_of_another(kind));
+        }
         if self.refused.is_full_for(&refused, REFUSALS_MAX) {
             refused.why = "further requests were refused".to_owned();
         }
@@ -194,7 +213,47 @@ mod tests {
 
     #[test]
     fn endless_refusals_are_a_limited_record() {
-        let told = Rc::new(RefCell::new(Vec::new()));
+        let place = ("a.example", 443);
+        let (reports, told) = recorded(|reports| {
+            for number in 0..1000 {
+                let why = format!("path {number}");
+                reports.refuse(None, place, ConnectionVerdict::RequestRefused, &why);
+                reports.refuse(None, place, ConnectionVerdict::RequestRefused, "the same");
+            }
+        });
+        assert_eq!(told.borrow().len(), REFUSALS_MAX + 1);
+        reports.flush();
+        let told = told.borrow();
+        assert_eq!(told.len(), REFUSALS_MAX + 3);
+        let count: u32 = told.iter().map(|report| report.count).sum();
+        assert_eq!(count, 2000, "none is lost");
+    }
+
+    #[test]
+    fn first_refusal_of_each_call_is_reported_at_once() {
+        let calls = 3 * REFUSALS_MAX;
+        let (reports, told) = recorded(|reports| {
+            for call in 0..calls {
+                let refuse = || {
+                    let call = CallId::try_from(call).ok();
+                    let (verdict, why) = (ConnectionVerdict::RequestRefused, "the same");
+                    reports.refuse(call, ("", 0), verdict, why);
+                };
+                refuse();
+                refuse();
+            }
+        });
+        assert!(told.borrow().len() >= calls, "{}", told.borrow().len());
+        reports.flush();
+        let count: u32 = told.borrow().iter().map(|report| report.count).sum();
+        assert_eq!(count as usize, 2 * calls, "none is lost");
+    }
+
+    type Told = Rc<RefCell<Vec<ConnectionReport>>>;
+
+    /// What is reported of some refusals, before the rest is flushed.
+    fn recorded(refuse: impl Fn(&Rc<UseReports>)) -> (Rc<UseReports>, Told) {
+        let told = Told::default();
         let heard = told.clone();
         let tell = move |frame| match frame {
             FromGateway::Connected(report) => heard.borrow_mut().push(report),
@@ -206,21 +265,8 @@ mod tests {
             | FromGateway::SignatureWanted(_) => {}
         };
         let reports = UseReports::new(Times::default(), Rc::new(tell));
-        let place = ("a.example", 443);
-        let work = async {
-            for number in 0..1000 {
-                let why = format!("path {number}");
-                reports.refuse(place, ConnectionVerdict::RequestRefused, &why);
-                reports.refuse(place, ConnectionVerdict::RequestRefused, "the same");
-            }
-        };
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        LocalSet::new().block_on(&runtime, work);
-        assert_eq!(told.borrow().len(), REFUSALS_MAX + 1);
-        reports.flush();
-        let told = told.borrow();
-        assert_eq!(told.len(), REFUSALS_MAX + 3);
-        let count: u32 = told.iter().map(|report| report.count).sum();
-        assert_eq!(count, 2000, "none is lost");
+        LocalSet::new().block_on(&runtime, async { refuse(&reports) });
+        (reports, told)
     }
 }
