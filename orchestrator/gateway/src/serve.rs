@@ -2,7 +2,7 @@
 
 use crate::confine;
 use crate::control::{ControlError, ControlSocket, ReceivedFrame};
-use crate::ended::{AuthorityError, CertificateRoots, Times, TlsTerminator, UseReports};
+use crate::decrypted::{AuthorityError, CertificateRoots, Times, TlsTerminator, UseReports};
 use crate::relay::{ProxyError, Relay, RelaySockets, Unannounced, UpstreamProxy};
 use crate::reports::ReportSender;
 use broker_protocol::gateway::{FromGateway, GatewaySpec, SIGNATURE_QUESTION, ToGateway};

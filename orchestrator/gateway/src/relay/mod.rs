@@ -5,7 +5,7 @@
 //! these are connected to. A cell resolves nothing. The data in a connection is not inspected, so for a host that serves others
 //! under its own name (a CDN, a proxy) a policy can distinguish no further.
 
-use crate::ended::{CarryError, TlsTerminator};
+use crate::decrypted::{CarryError, TlsTerminator};
 use crate::reports::ReportSender;
 use crate::resolver::System;
 pub(crate) use announced::Unannounced;

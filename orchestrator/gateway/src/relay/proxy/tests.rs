@@ -1,7 +1,7 @@
 //! A proxy's answers, honest and hostile, and the way that each target takes.
 
 use super::*;
-use crate::ended::{CertificateRoots, Times};
+use crate::decrypted::{CertificateRoots, Times};
 use broker_protocol::gateway::{Attach, CredentialSpec, FromGateway, GatewaySpec};
 use policies::web::WebTable;
 use std::collections::HashMap;

@@ -12,7 +12,7 @@ use hyper::client::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use orchestrator_gateway::ended::{CarryError, CertificateRoots, Times, TlsTerminator};
+use orchestrator_gateway::decrypted::{CarryError, CertificateRoots, Times, TlsTerminator};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};

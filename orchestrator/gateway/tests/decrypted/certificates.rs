@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use broker_protocol::gateway::GatewaySpec;
-use orchestrator_gateway::ended::{CertificateRoots, TlsTerminator};
+use orchestrator_gateway::decrypted::{CertificateRoots, TlsTerminator};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::path::{Path, PathBuf};

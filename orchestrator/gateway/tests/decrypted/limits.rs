@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use hyper::Request;
-use orchestrator_gateway::ended::{CarryError, Times};
+use orchestrator_gateway::decrypted::{CarryError, Times};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;

@@ -248,8 +248,8 @@ impl StreamSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ended::limits::Times;
-    use crate::ended::values::CredentialValues;
+    use crate::decrypted::limits::Times;
+    use crate::decrypted::values::CredentialValues;
 
     const VALUE: &str = "gho_s3cr3t/With+Odd~chars-9";
     const PLACEHOLDER: &str = "gho_PLACEHOLDERPLACEHOLDER";

@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use hyper::Request;
-use orchestrator_gateway::ended::CarryError;
+use orchestrator_gateway::decrypted::CarryError;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use crate::world::*;
 use broker_protocol::gateway::CredentialVerdict::{Attached, NoValue, Used};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
-use orchestrator_gateway::ended::Times;
+use orchestrator_gateway::decrypted::Times;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
