@@ -10,7 +10,7 @@ use broker_protocol::gateway::{
     Attach, Authority, CredentialSpec, FromGateway, GatewaySpec, RequestAnswer,
 };
 use carry::HostConnection;
-use host::EndedHost;
+use host::DecryptedHost;
 use questions::Questions;
 use rules::Rules;
 use session::CredentialSession;
@@ -214,8 +214,11 @@ impl TlsTerminator {
 }
 
 /// The hosts that credentials name. An entry that is no place is never connected to.
-fn hosts_of(spec: &GatewaySpec, reports: &Rc<UseReports>) -> HashMap<(String, u16), Rc<EndedHost>> {
-    let mut hosts: HashMap<(String, u16), EndedHost> = HashMap::new();
+fn hosts_of(
+    spec: &GatewaySpec,
+    reports: &Rc<UseReports>,
+) -> HashMap<(String, u16), Rc<DecryptedHost>> {
+    let mut hosts: HashMap<(String, u16), DecryptedHost> = HashMap::new();
     for (credential, one) in (0u16..).zip(&spec.credentials) {
         for place in &one.hosts {
             let Some((host, port)) = place.rsplit_once(':') else {
@@ -226,7 +229,7 @@ fn hosts_of(spec: &GatewaySpec, reports: &Rc<UseReports>) -> HashMap<(String, u1
             };
             let ended = hosts.entry((host.clone(), port)).or_insert_with(|| {
                 let rules = Rules::of(&spec.rules, &host);
-                EndedHost::new(host, port, rules, reports.clone())
+                DecryptedHost::new(host, port, rules, reports.clone())
             });
             if !ended.credentials.contains(&credential) {
                 ended.credentials.push(credential);

@@ -79,10 +79,12 @@ pub fn serve() -> Result<(), GatewayError> {
         let reports = ReportSender::new(control.socket().try_clone()?)?;
         let (leases, in_force) = watch::channel(Vec::new());
         let tell = reports.clone();
-        let ended =
+        let terminator =
             roots.map(|roots| TlsTerminator::new(&spec, roots, move |frame| tell.send(&frame)));
-        let ended = ended.transpose()?.map(Rc::new);
-        let authority = ended.as_ref().and_then(|ended| ended.authority());
+        let terminator = terminator.transpose()?.map(Rc::new);
+        let authority = terminator
+            .as_ref()
+            .and_then(|terminator| terminator.authority());
         let tell = reports.clone();
         let agent = (!spec.ssh.is_empty()).then(|| {
             let send = move |frame| tell.send(&frame);
@@ -94,14 +96,14 @@ pub fn serve() -> Result<(), GatewayError> {
             };
             Rc::new(AgentFilter::new(spec.ssh, &spec.known_hosts, send, report))
         });
-        let relay = Relay::new(policy, in_force, reports.clone(), ended.clone(), proxy)
+        let relay = Relay::new(policy, in_force, reports.clone(), terminator.clone(), proxy)
             .with_ports(spec.connect)
             .with_agent(agent.clone());
         reports.send(&FromGateway::Serving(authority));
         tokio::select! {
             served = relay.serve(sockets) => Ok(served?),
             () = reports.write() => Ok(()),
-            heard = hear(control, &leases, (ended.as_deref(), agent.as_deref())) => heard,
+            heard = hear(control, &leases, (terminator.as_deref(), agent.as_deref())) => heard,
         }
     })
 }
@@ -187,12 +189,12 @@ fn read_value(descriptors: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
 pub(crate) async fn hear(
     mut control: ControlSocket,
     leases: &watch::Sender<Vec<Lease>>,
-    (ended, agent): (Option<&TlsTerminator>, Option<&AgentFilter>),
+    (terminator, agent): (Option<&TlsTerminator>, Option<&AgentFilter>),
 ) -> Result<(), GatewayError> {
     let no_agent = || ControlError::OutOfTurn("an agent that nobody wants");
     let deliver = |credential, value| {
-        let ended = ended.ok_or(ControlError::OutOfTurn("a value that nobody wants"))?;
-        ended.value(credential, value);
+        let terminator = terminator.ok_or(ControlError::OutOfTurn("a value that nobody wants"))?;
+        terminator.value(credential, value);
         Ok::<_, GatewayError>(())
     };
     let socket = tokio::net::UnixStream::from_std(control.socket().try_clone()?)?;
@@ -218,8 +220,9 @@ pub(crate) async fn hear(
                     agent.ok_or_else(no_agent)?.answer(question, answer);
                 }
                 ToGateway::Answered { question, answer } => {
-                    let ended = ended.ok_or(ControlError::OutOfTurn("an answer to nobody"))?;
-                    ended.answer(question, answer);
+                    let terminator =
+                        terminator.ok_or(ControlError::OutOfTurn("an answer to nobody"))?;
+                    terminator.answer(question, answer);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The answer of a host on its way to the program: searched for the values of the host's credentials, as it streams.
 
-use super::host::EndedHost;
+use super::host::DecryptedHost;
 use super::refusal::RequestRefusal;
 use super::search::{StreamSearch, ValueFound};
 use broker_protocol::gateway::CredentialVerdict;
@@ -22,7 +22,7 @@ pub(super) enum Cut {
 }
 
 /// The body of an answer.
-pub(super) enum EndedAnswer {
+pub(super) enum DecryptedAnswer {
     Host(Searched),
     Text(Option<Bytes>),
 }
@@ -30,7 +30,7 @@ pub(super) enum EndedAnswer {
 /// A body of the host, searched.
 pub(super) struct Searched {
     body: Incoming,
-    host: Rc<EndedHost>,
+    host: Rc<DecryptedHost>,
     /// Whose use and by which method, for the report of an echo.
     of: (Option<u16>, String),
     search: StreamSearch,
@@ -39,7 +39,7 @@ pub(super) struct Searched {
 }
 
 impl Searched {
-    pub(super) fn new(body: Incoming, host: Rc<EndedHost>, of: (Option<u16>, String)) -> Self {
+    pub(super) fn new(body: Incoming, host: Rc<DecryptedHost>, of: (Option<u16>, String)) -> Self {
         Self {
             body,
             host,
@@ -105,7 +105,7 @@ impl Searched {
     }
 }
 
-impl Body for EndedAnswer {
+impl Body for DecryptedAnswer {
     type Data = Bytes;
     type Error = Cut;
 
@@ -147,8 +147,8 @@ impl Body for EndedAnswer {
 }
 
 /// Our answer to a request that goes no further.
-pub(super) fn refused(refusal: &RequestRefusal) -> Response<EndedAnswer> {
-    let mut response = Response::new(EndedAnswer::Text(Some(refusal.text().into())));
+pub(super) fn refused(refusal: &RequestRefusal) -> Response<DecryptedAnswer> {
+    let mut response = Response::new(DecryptedAnswer::Text(Some(refusal.text().into())));
     *response.status_mut() = refusal.status();
     response.headers_mut().insert(
         CONTENT_TYPE,

@@ -6,7 +6,7 @@ use super::exchange::Exchange;
 use super::framing::Framed;
 use super::head::Scheme;
 use super::hello::is_same_host;
-use super::host::EndedHost;
+use super::host::DecryptedHost;
 use super::limits::{CONNECTION_WINDOW, ERRORS, HEAD, RESETS, SEND_BUFFER, STREAM_WINDOW, STREAMS};
 use super::session::{CredentialSession, plain};
 use super::streams::{Activity, Rewound, WatchedStream};
@@ -74,7 +74,7 @@ pub enum CarryError {
 /// A connection of a program to a host.
 pub(super) struct HostConnection {
     session: Rc<CredentialSession>,
-    host: Rc<EndedHost>,
+    host: Rc<DecryptedHost>,
     connect: Connect,
     call: CallId,
     activity: Arc<Activity>,
@@ -84,7 +84,7 @@ pub(super) struct HostConnection {
 impl HostConnection {
     pub(super) fn new(
         session: Rc<CredentialSession>,
-        host: Rc<EndedHost>,
+        host: Rc<DecryptedHost>,
         connect: Connect,
         call: CallId,
     ) -> Self {

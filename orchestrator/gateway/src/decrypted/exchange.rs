@@ -1,9 +1,9 @@
 //! The requests of one connection: each is checked, gets a credential or none, and goes to the host; the answer comes back searched.
 
-use super::answer::{EndedAnswer, Searched, refused};
+use super::answer::{DecryptedAnswer, Searched, refused};
 use super::attach::{AttachDecision, Attachment, HostCredentials};
 use super::head::{self, Scheme};
-use super::host::EndedHost;
+use super::host::DecryptedHost;
 use super::limits::REFUSAL_BODY;
 use super::refusal::RequestRefusal;
 use super::session::CredentialSession;
@@ -35,7 +35,7 @@ use tokio::time::timeout;
 /// The exchange of one connection of a program with its host.
 pub(super) struct Exchange {
     pub session: Rc<CredentialSession>,
-    pub host: Rc<EndedHost>,
+    pub host: Rc<DecryptedHost>,
     pub upstream: Rc<Upstream>,
     pub scheme: Scheme,
     /// The call whose programs have connected, if a client waits for it.
@@ -71,7 +71,7 @@ impl Exchange {
     pub(super) async fn answer(
         self: Rc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Response<EndedAnswer>, Infallible> {
+    ) -> Result<Response<DecryptedAnswer>, Infallible> {
         Ok(self.carry(request).await.unwrap_or_else(|refusal| {
             // Before the program hears of it, so that its command cannot end earlier.
             self.host.tell(&refusal);
@@ -82,7 +82,7 @@ impl Exchange {
     async fn carry(
         &self,
         mut request: Request<Incoming>,
-    ) -> Result<Response<EndedAnswer>, RequestRefusal> {
+    ) -> Result<Response<DecryptedAnswer>, RequestRefusal> {
         let program = hyper::upgrade::on(&mut request);
         let (mut head, body) = request.into_parts();
         head::check(&head, self.at(), self.scheme)?;
@@ -320,7 +320,7 @@ impl Exchange {
         &self,
         response: Response<Incoming>,
         (credential, method): (Option<u16>, &Method),
-    ) -> Result<Response<EndedAnswer>, RequestRefusal> {
+    ) -> Result<Response<DecryptedAnswer>, RequestRefusal> {
         let (mut head, body) = response.into_parts();
         if let Some(credential) = credential
             && !body.is_end_stream()
@@ -343,7 +343,7 @@ impl Exchange {
         }
         let of = (credential, method.as_str().to_owned());
         let body = Searched::new(body, self.host.clone(), of);
-        Ok(Response::from_parts(head, EndedAnswer::Host(body)))
+        Ok(Response::from_parts(head, DecryptedAnswer::Host(body)))
     }
 
     fn clean(&self, head: &mut hyper::http::response::Parts) {
@@ -359,7 +359,7 @@ impl Exchange {
         program: OnUpgrade,
         (credential, method): (Option<u16>, &Method),
         switch: ProtocolSwitch,
-    ) -> Result<Response<EndedAnswer>, RequestRefusal> {
+    ) -> Result<Response<DecryptedAnswer>, RequestRefusal> {
         if switch == ProtocolSwitch::None || !head::is_websocket(response.headers()) {
             return Err(RequestRefusal::Unanswered {
                 place: self.host.place(),
@@ -387,7 +387,7 @@ impl Exchange {
             }
             let _ = ended.send(());
         });
-        Ok(Response::from_parts(head, EndedAnswer::Text(None)))
+        Ok(Response::from_parts(head, DecryptedAnswer::Text(None)))
     }
 }
 

@@ -9,7 +9,7 @@ use broker_protocol::ConnectionVerdict;
 use broker_protocol::gateway::{CredentialSpec, CredentialVerdict};
 use std::cell::RefCell;
 use std::rc::Rc;
-pub(super) struct EndedHost {
+pub(super) struct DecryptedHost {
     pub host: String,
     pub port: u16,
     /// By their places in the session's credentials.
@@ -19,7 +19,7 @@ pub(super) struct EndedHost {
     needles: RefCell<Rc<Needles>>,
 }
 
-impl EndedHost {
+impl DecryptedHost {
     pub(super) fn new(host: String, port: u16, rules: Rules, reports: Rc<UseReports>) -> Self {
         Self {
             rules,

@@ -251,7 +251,7 @@ mod tests {
 
     type Told = Rc<RefCell<Vec<ConnectionReport>>>;
 
-    /// What is reported of some refusals, before the rest is flushed.
+    /// Reports of some refusals, before the rest is flushed.
     fn recorded(refuse: impl Fn(&Rc<UseReports>)) -> (Rc<UseReports>, Told) {
         let told = Told::default();
         let heard = told.clone();

@@ -1,7 +1,7 @@
 //! What all connections of a session have in common.
 
 use super::authority::Certifier;
-use super::host::EndedHost;
+use super::host::DecryptedHost;
 use super::limits::Times;
 use super::questions::Questions;
 use super::reports::UseReports;
@@ -22,7 +22,7 @@ pub(super) struct CredentialSession {
     pub tls: Rc<HostTls>,
     pub certifier: Option<Certifier>,
     /// The hosts of credentials; those of rules alone are made when they are connected to.
-    pub hosts: HashMap<(String, u16), Rc<EndedHost>>,
+    pub hosts: HashMap<(String, u16), Rc<DecryptedHost>>,
     pub rules: Vec<Vec<RequestRule>>,
 }
 
@@ -34,13 +34,14 @@ impl CredentialSession {
     }
 
     /// A host whose connections are decrypted: it has a credential or a rule.
-    pub(super) fn host(&self, host: &str, port: u16) -> Option<Rc<EndedHost>> {
+    pub(super) fn host(&self, host: &str, port: u16) -> Option<Rc<DecryptedHost>> {
         if let Some(known) = self.hosts.get(&(host.to_owned(), port)) {
             return Some(known.clone());
         }
         let rules = Rules::of(&self.rules, plain(host));
         let reports = self.reports.clone();
-        (!rules.is_empty()).then(|| Rc::new(EndedHost::new(host.to_owned(), port, rules, reports)))
+        (!rules.is_empty())
+            .then(|| Rc::new(DecryptedHost::new(host.to_owned(), port, rules, reports)))
     }
 
     /// A credential's name in the policy.

@@ -1,6 +1,6 @@
 //! A connection that has become a WebSocket: its frames pass as they are. The host's, which are not masked, are searched.
 
-use super::host::EndedHost;
+use super::host::DecryptedHost;
 use super::search::{StreamSearch, ValueFound};
 use hyper::body::Bytes;
 use hyper::upgrade::Upgraded;
@@ -16,7 +16,7 @@ const READ: usize = 16 * 1024;
 pub(super) async fn carry(
     program: Upgraded,
     host: Upgraded,
-    place: &EndedHost,
+    place: &DecryptedHost,
 ) -> Result<(), ValueFound> {
     let (mut from_program, mut to_program) = split(TokioIo::new(program));
     let (mut from_host, mut to_host) = split(TokioIo::new(host));
