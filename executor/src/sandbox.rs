@@ -12,11 +12,11 @@ use broker_protocol::{
     frame,
 };
 use executor_audit::audit::{AuditError, AuditWriter};
-use executor_cell::Warden;
-use executor_cell::account::Capacity;
 use executor_credentials::{
     CompanyError, FindError, NewCredentials, SessionCredentials, WrittenPaths,
 };
+use executor_handles::Warden;
+use executor_handles::account::Capacity;
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::environment;
 use executor_layers::home_files;

@@ -1,6 +1,6 @@
 //! The broker's side of a session's warden.
 
-use crate::warden;
+use executor_cell::run_warden;
 use executor_layers::namespaces;
 use executor_spec::sandbox::SandboxSpec;
 use executor_spec::warden_message::{MESSAGE_MAX, WardenMessage, WardenRequest};
@@ -44,7 +44,7 @@ impl Warden {
                 open: VecDeque::new(),
                 open_since: Instant::now(),
             }),
-            Fork::Child => warden::run(spec, &theirs, uid, gid),
+            Fork::Child => run_warden(spec, &theirs, uid, gid),
         }
     }
 
