@@ -9,7 +9,7 @@ use crate::poll::{ClientQueue, Token, Waited};
 use crate::ready::StandingSandbox;
 use crate::sandbox::read_policies;
 use crate::session::Session;
-use crate::session_open::open;
+use crate::session::opening::open;
 use crate::user::User;
 use broker_protocol::{
     CallId, ErrorKind, Failed, FromBroker, Grant, Hello, Machine, Open, ToBroker, Wants,

@@ -1,6 +1,13 @@
 //! An open session and its calls. A call enters by [`Session::call`], is decided, planned and
 //! passed on; [`Session::collect`] alone gathers the frames for the client.
 
+mod events;
+mod leases;
+mod file_calls;
+mod connections;
+mod ending;
+pub(crate) mod opening;
+
 use crate::approvals::{Approvals, GivenApproval};
 use crate::authorise::{Authorised, Granted, Load, Submission, authorise};
 use crate::background::BackgroundProcesses;
