@@ -1,6 +1,6 @@
 //! What a session does with its gateway: connections of cells are recorded and reported, repeated refusals as a number.
 
-use crate::session::Session;
+use super::Session;
 use broker_protocol::gateway::{
     CredentialReport, HeldSignature, RequestAnswer, SignaturePurpose, SshSpec,
 };
@@ -18,7 +18,7 @@ const AUTHORITY: Duration = Duration::from_secs(10);
 
 impl Session {
     /// Waits until the first gateway has said whose certificates it makes: cells start after it.
-    pub(crate) fn await_authority(&mut self) -> io::Result<()> {
+    pub(super) fn await_authority(&mut self) -> io::Result<()> {
         if !self.credentials.decrypts {
             return Ok(());
         }
@@ -37,7 +37,7 @@ impl Session {
     }
 
     /// Takes what the gateway has reported so far. While another broker holds the audit, connections wait in the gateway.
-    pub(crate) fn hear_gateway(&mut self) -> Result<(), Failed> {
+    pub(super) fn hear_gateway(&mut self) -> Result<(), Failed> {
         let Some(gateway) = &mut self.gateway else {
             return Ok(());
         };
@@ -155,7 +155,7 @@ impl Session {
     }
 
     /// Ends what these calls have asked about and been granted: they are over.
-    pub(crate) fn end_questions(&mut self, ended: &[CallId]) -> Result<(), Failed> {
+    pub(super) fn end_questions(&mut self, ended: &[CallId]) -> Result<(), Failed> {
         ended.iter().try_for_each(|call| {
             self.approvals.leases.end_call(*call);
             let event = self.approvals.end_outgoing(*call);
@@ -164,7 +164,7 @@ impl Session {
     }
 
     /// Records the answer to the question about a request, and then passes it on.
-    pub(crate) fn answer_request(&mut self, answered: &Answered) -> Result<(), Failed> {
+    pub(super) fn answer_request(&mut self, answered: &Answered) -> Result<(), Failed> {
         let (of, decision) = ((answered.call, answered.question), answered.decision);
         self.audit.append(&Record::request_answered(of, decision))?;
         // A successor counts its own questions.
@@ -181,7 +181,7 @@ impl Session {
     }
 
     /// Sends the gateway the value of a credential, or why there is none.
-    pub(crate) fn deliver(&mut self, Delivery { credential, value }: Delivery) {
+    pub(super) fn deliver(&mut self, Delivery { credential, value }: Delivery) {
         if let Some(gateway) = &mut self.gateway {
             gateway.deliver(credential, value);
         }
@@ -199,7 +199,7 @@ impl Session {
 
     /// Takes what the gateway has reported, and the refusals that were only counted: what belongs to a call that ends comes before its
     /// end, and none of it to a call that begins.
-    pub(crate) fn settle_connections(&mut self) -> Result<(), Failed> {
+    pub(super) fn settle_connections(&mut self) -> Result<(), Failed> {
         self.hear_gateway()?;
         let counted = self.repeats.take();
         counted
@@ -208,7 +208,7 @@ impl Session {
     }
 
     /// Tells the gateway of the leases in force, and returns the frame that tells the client.
-    pub(crate) fn leases_changed(&mut self) -> FromBroker {
+    pub(super) fn leases_changed(&mut self) -> FromBroker {
         if let Some(gateway) = &mut self.gateway {
             gateway.set_leases(self.approvals.leases.in_force());
         }
@@ -216,7 +216,7 @@ impl Session {
     }
 
     /// Handles the timeouts that are due.
-    pub(crate) fn tick_gateway(&mut self, now: Instant) -> Result<(), Failed> {
+    pub(super) fn tick_gateway(&mut self, now: Instant) -> Result<(), Failed> {
         if let Some(gateway) = &mut self.gateway {
             gateway.tick(now);
             self.report_lost()?;

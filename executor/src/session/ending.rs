@@ -1,10 +1,10 @@
 //! The end of a session. Its processes end first, all of them; only then is looked at what they have left.
 
+use super::Session;
 use crate::call::Call;
 use crate::gc;
 use crate::repository_question::answerer_of;
 use crate::running_command::RunningCommand;
-use crate::session::Session;
 use broker_protocol::{Ended, Finding, FindingKind};
 use executor_cell::end_all;
 use executor_peers::Gateway;

@@ -1,10 +1,10 @@
 //! What a session waits for, and what it does when that happens.
 
+use super::Session;
 use crate::approvals::ApprovalEvent;
 use crate::call::Call;
 use crate::poll::{ClientQueue, Token, Waited};
-use crate::session::Session;
-use broker_protocol::{Failed, Usage, limit};
+use broker_protocol::{CallId, Failed, Grant, Usage, limit};
 use executor_peers::Gateway;
 use std::time::Instant;
 
@@ -56,7 +56,25 @@ impl Session {
     }
 
     /// Handles the result of an approval question.
-    pub(crate) fn take_approval(&mut self, event: ApprovalEvent) -> Result<(), Failed> {
+    /// Takes an answer to a question from the client.
+    pub(crate) fn grant(&mut self, grant: &Grant) -> Result<(), Failed> {
+        let event = self.approvals.grant(grant);
+        self.take_approval(event)
+    }
+
+    /// Takes a refusal from the client.
+    pub(crate) fn refuse(&mut self, call: CallId) -> Result<(), Failed> {
+        let event = self.approvals.refuse(call);
+        self.take_approval(event)
+    }
+
+    /// Lists the standing grants, without the one that is to end, if one is named.
+    pub(crate) fn grants(&mut self, ended: Option<u64>) -> Result<(), Failed> {
+        let event = self.approvals.grants(ended);
+        self.take_approval(event)
+    }
+
+    pub(super) fn take_approval(&mut self, event: ApprovalEvent) -> Result<(), Failed> {
         match event {
             ApprovalEvent::Granted(id, approval) => {
                 let Some(mut call) = self.calls.remove(&id) else {

@@ -1,16 +1,16 @@
 //! What the file worker returns, and links that its calls meet.
 
+use super::Session;
 use crate::authorise::{PreviewRequest, authorise_preview};
 use crate::fault::{failed, unencoded};
 use crate::files::{WorkerEvent, WorkerJob};
-use crate::session::Session;
 use broker_protocol::{CallId, ErrorKind, Failed, FromBroker, Usage, ZonePath};
 
 /// Maximum number of targets to which the links of one call are followed. A glob follows two; links that change add more.
 const PLACES_MAX: usize = 4;
 
 impl Session {
-    pub(crate) fn collect_from_worker(&mut self) -> Result<(), Failed> {
+    pub(super) fn collect_from_worker(&mut self) -> Result<(), Failed> {
         // Where a link leads is decided, and recorded.
         if !self.files.has_events() || !self.audit.try_lock()? {
             return Ok(());
@@ -103,7 +103,7 @@ impl Session {
 
     /// Reads the file that a waiting call would change, for an approver or, without one, for the client; at `target` if a link has led
     /// there since. Links that change meanwhile are not followed again.
-    pub(crate) fn preview(
+    pub(super) fn preview(
         &mut self,
         approver: Option<u64>,
         id: CallId,

@@ -1,5 +1,6 @@
 //! What a session's calls may reach beyond it: leases, and what is reported of connections and denials.
 
+use super::Session;
 use crate::approvals::{GivenApproval, changed_file};
 use crate::authorise::{Granted, open_wanted};
 use crate::call::{Call, CallState};
@@ -9,7 +10,6 @@ use crate::missing_program::search_path;
 use crate::pending_leases::PendingLeases;
 use crate::plan::CommandPlan;
 use crate::repository_question::answerer;
-use crate::session::Session;
 use crate::user::User;
 use broker_protocol::{
     CallId, Failed, FromBroker, Nonce, Outcome, Refused, Request, Traced, Usage, Variable, Wants,
@@ -30,7 +30,7 @@ const OPENING: CallId = 0;
 
 impl Session {
     /// Begins to prepare what an approved call gets. It starts when what is protected in its paths is known.
-    pub(crate) fn begin_approved(
+    pub(super) fn begin_approved(
         &mut self,
         mut call: Call,
         granted: Granted,
@@ -52,7 +52,7 @@ impl Session {
     }
 
     /// Starts an approved call once all its paths are held.
-    pub(crate) fn go_on_approved(&mut self, id: CallId) -> Result<(), Failed> {
+    pub(super) fn go_on_approved(&mut self, id: CallId) -> Result<(), Failed> {
         let Some(call) = self.calls.get_mut(&id) else {
             return Ok(());
         };
@@ -83,7 +83,7 @@ impl Session {
     }
 
     /// Ends the leases whose time is over, and the waiting for a worker that does not answer in time.
-    pub(crate) fn tick_leases(&mut self, now: Instant) -> Result<(), Failed> {
+    pub(super) fn tick_leases(&mut self, now: Instant) -> Result<(), Failed> {
         self.approvals.leases.expire(now);
         let is_due = |call: &&Call| {
             let leases = call.leasing();
@@ -95,7 +95,7 @@ impl Session {
     }
 
     /// Begins the leases with which a session opens. No call exists yet that would have to wait.
-    pub(crate) fn begin_with(
+    pub(super) fn begin_with(
         &mut self,
         mut approval: GivenApproval,
     ) -> Result<Result<(), Refused>, Failed> {
@@ -176,7 +176,7 @@ impl Session {
     }
 
     /// Gives a command its leases: hosts, with `key` if they are leased to this call alone; paths, if the same objects still lie there.
-    pub(crate) fn use_leases(
+    pub(super) fn use_leases(
         &mut self,
         call: &mut Call,
         plan: &mut CommandPlan,
@@ -208,7 +208,7 @@ impl Session {
     }
 
     /// Gives a file tool the file that it may change by a lease alone, if the same object still lies there.
-    pub(crate) fn use_file_lease(
+    pub(super) fn use_file_lease(
         &mut self,
         call: &mut Call,
         request: &Request,
@@ -226,7 +226,7 @@ impl Session {
     }
 
     /// Records the leases that have ended, and returns the frame that tells the client.
-    pub(crate) fn ended_leases(&mut self) -> Result<Option<FromBroker>, Failed> {
+    pub(super) fn ended_leases(&mut self) -> Result<Option<FromBroker>, Failed> {
         let ended = self.approvals.leases.take_ended();
         for (lease, how) in &ended {
             self.audit.append(&Record::lease_ended(lease.lease, *how))?;

@@ -1,5 +1,6 @@
 //! Opens a session: its sandbox, audit, gateway and what the user has granted. Everything that does not depend on a call happens here.
 
+use super::Session;
 use crate::approvals::{Approvals, GivenApproval};
 use crate::approvers::Approvers;
 use crate::authorise::open_wanted;
@@ -13,7 +14,6 @@ use crate::sandbox::{
     Sandbox, SessionOpenError, SessionPaths, StartedWarden, build_in_a_tier, linked_repository,
     policy_of, require, zones_of,
 };
-use crate::session::Session;
 use crate::user::User;
 use broker_protocol::content::Pieces;
 use broker_protocol::gateway::GatewaySpec;
