@@ -18,7 +18,7 @@ mod approvals;
 mod approvers;
 mod kept_texts;
 mod missing_program;
-mod image;
+mod session_image;
 mod ready;
 mod sandbox;
 mod machine;

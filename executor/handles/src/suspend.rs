@@ -8,7 +8,7 @@ use nix::unistd::tcgetpgrp;
 use std::os::fd::BorrowedFd;
 
 /// Whether `typed` contains the suspend key of the terminal with this master, and the key causes a signal.
-pub fn is_key_in(master: BorrowedFd, typed: impl Iterator<Item = u8>) -> bool {
+pub(crate) fn is_key_in(master: BorrowedFd, typed: impl Iterator<Item = u8>) -> bool {
     /// Stands for no key (`_POSIX_VDISABLE`).
     const DISABLED: u8 = 0;
     // Most input contains no control character.
@@ -28,7 +28,7 @@ pub fn is_key_in(master: BorrowedFd, typed: impl Iterator<Item = u8>) -> bool {
 
 /// Whether the key would stop the program itself, and not a job of the shell that it is. A program
 /// that ignores or handles the signal decides for itself.
-pub fn is_for_program(master: BorrowedFd) -> bool {
+pub(crate) fn is_for_program(master: BorrowedFd) -> bool {
     let Ok(group) = tcgetpgrp(master) else {
         return false;
     };

@@ -1,11 +1,11 @@
 //! Answers calls of git about names that it passes over (`passed_over.rs`).
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
 use crate::find::FoundName;
 use crate::object::is;
 use crate::open_flags::OpenFlags;
 use crate::passed_over::INDEX_LOCK;
+use crate::supervised_call::SupervisedCall;
 use broker_protocol::AttemptKind::Write;
 use executor_spec::refusals::Cause;
 use nix::fcntl::{OFlag, openat};

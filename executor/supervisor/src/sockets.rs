@@ -6,10 +6,10 @@
 //! sockets. In the flat tier, where abstract names are shared with the whole machine, they are refused.
 
 use crate::answer::{Pending, SyscallAnswer};
-use crate::call::SupervisedCall;
 use crate::find::LastLink;
 use crate::machine_ports::is_loopback;
 use crate::object::{by_descriptor, errno, is, real};
+use crate::supervised_call::SupervisedCall;
 use crate::tcp::{SocketName, family, inode};
 use broker_protocol::AttemptKind;
 use executor_spec::created::identity_of;

@@ -1,6 +1,6 @@
 //! Copilot CLI: `preToolUse`. The tool's arguments come as an object or as its JSON text.
 
-use crate::hook::shape::{AgentHookAnswer, HookShape};
+use crate::agent_hook::shape::{AgentHookAnswer, HookShape};
 use serde_json::{Map, Value, json};
 
 /// The protocol between Copilot CLI and its hook.

@@ -1,6 +1,6 @@
 //! Crush 0.96: `PreToolUse`, matcher `^bash$`. Its subagents call no hook.
 
-use crate::hook::shape::{AgentHookAnswer, HookShape};
+use crate::agent_hook::shape::{AgentHookAnswer, HookShape};
 use serde_json::{Map, Value, json};
 
 /// The protocol between Crush and its hook.

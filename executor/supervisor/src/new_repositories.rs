@@ -16,9 +16,9 @@
 //! replaced by a link later. So it stays empty: git in a cell records no resolutions, but otherwise works.
 
 use crate::answer::{SyscallAnswer, unnoted};
-use crate::call::SupervisedCall;
 use crate::find::FoundName;
 use crate::object::{by_descriptor, errno, is};
+use crate::supervised_call::SupervisedCall;
 use crate::worktrees::is_worktree;
 use broker_protocol::AttemptKind::Write;
 use executor_spec::created::identity_of;

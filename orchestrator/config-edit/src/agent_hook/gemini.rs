@@ -1,6 +1,6 @@
 //! Gemini CLI 0.61.0: `BeforeTool`. It merges the answer into the tool's input. Whether it does so with `ask` was not tested.
 
-use crate::hook::shape::{AgentHookAnswer, HookShape};
+use crate::agent_hook::shape::{AgentHookAnswer, HookShape};
 use serde_json::{Map, Value, json};
 
 /// The protocol between Gemini CLI and its hook.

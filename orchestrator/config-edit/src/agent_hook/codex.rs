@@ -1,6 +1,6 @@
 //! Codex 0.169.0: `PreToolUse`. It accepts a changed input only with `allow`.
 
-use crate::hook::shape::{self, HookShape};
+use crate::agent_hook::shape::{self, HookShape};
 
 /// The protocol between Codex and its hook.
 pub const SHAPE: HookShape = HookShape {

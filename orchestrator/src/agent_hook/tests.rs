@@ -1,7 +1,7 @@
 //! Calls as agents send them, and the answers that these agents understand.
 
 use super::*;
-use orchestrator_config_edit::hook::call::{HookDecision, ShellCall};
+use orchestrator_config_edit::agent_hook::call::{HookDecision, ShellCall};
 use serde_json::json;
 
 fn read(agent: HookAgent, call: &Value) -> ShellCall {

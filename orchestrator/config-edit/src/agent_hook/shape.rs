@@ -1,6 +1,6 @@
 //! The agents' different names for the same things: fields, and the form of an answer.
 
-use crate::hook::call::{HookDecision, ShellCall};
+use crate::agent_hook::call::{HookDecision, ShellCall};
 use serde_json::{Map, Value, json};
 
 /// The protocol of one agent.

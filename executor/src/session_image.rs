@@ -3,7 +3,7 @@
 use crate::roots;
 use crate::user::User;
 use broker_protocol::{Layer, LayerSet, Open};
-use executor_project::image;
+use executor_project::image_views;
 use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::sandbox::View;
 use executor_spec::zones::Zones;
@@ -90,7 +90,7 @@ fn check(
     if let Some(why) = roots::closed(&path, policy, user) {
         return Err(why);
     }
-    if !image::is_root(&path) {
+    if !image_views::is_root(&path) {
         return Err(
             "it is not the root of a system: it lacks `etc`, or both `usr` and `bin`".into(),
         );
@@ -134,8 +134,9 @@ pub(crate) fn show(
         .chain([user.home.as_path()])
         .chain(common)
         .collect();
-    let views = image::views(&root, &own).map_err(|error| refused(&root, error.to_string()))?;
-    let policy = policy.with_image(root.clone(), image::paths(&views));
+    let views =
+        image_views::views(&root, &own).map_err(|error| refused(&root, error.to_string()))?;
+    let policy = policy.with_image(root.clone(), image_views::paths(&views));
     Ok((
         policy.map_err(|error| refused(&root, error.to_string()))?,
         views,

@@ -1,7 +1,7 @@
 //! Qwen Code 0.24.4: `PreToolUse`. It respects a refusal, but runs everything else as the model wrote it, even if the answer has a
 //! changed input: so nothing is allowed.
 
-use crate::hook::shape::{self, AgentHookAnswer, HookShape};
+use crate::agent_hook::shape::{self, AgentHookAnswer, HookShape};
 use serde_json::{Map, Value};
 
 /// The protocol between Qwen Code and its hook.

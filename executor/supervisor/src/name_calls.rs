@@ -1,11 +1,11 @@
 //! Creates, moves and removes names for the caller.
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
 use crate::caller::PATH_ONLY;
 use crate::find::{FoundName, LastLink};
 use crate::object::{Handle, by_descriptor, is, kind_of, real};
 use crate::second_look::NewName;
+use crate::supervised_call::SupervisedCall;
 use broker_protocol::AttemptKind::Write;
 use executor_spec::created::identity_of;
 use executor_spec::known_directories::Identity;

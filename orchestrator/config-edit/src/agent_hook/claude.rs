@@ -1,6 +1,6 @@
 //! Claude Code 2.1.330: `PreToolUse`. It accepts a changed input with `ask` too, and shows it in the question.
 
-use crate::hook::shape::{self, HookShape};
+use crate::agent_hook::shape::{self, HookShape};
 
 /// The protocol between Claude Code and its hook.
 pub const SHAPE: HookShape = HookShape {

@@ -1,8 +1,8 @@
 //! Decides on an agent's command by the policy that a session would use, and builds the command line that runs it in a cell.
 
 use broker_protocol::{Bash, Channel, Command, Failed, Request, Stdin, Trust, ZonePath};
+use orchestrator_config_edit::agent_hook::call::{HookDecision, ShellCall};
 use orchestrator_config_edit::agent_settings;
-use orchestrator_config_edit::hook::call::{HookDecision, ShellCall};
 use orchestrator_launch::SessionOptions;
 use orchestrator_launch::caller::CallerDirectory;
 use orchestrator_launch::launch::Prepared;
