@@ -394,6 +394,14 @@ impl GatewaySpec {
     }
 }
 
+/// A host as `known_hosts` names it: the broker takes its lines by this name, and the gateway compares them by it.
+pub fn known_host_name(host: &str, port: u16) -> String {
+    match port {
+        22 => host.to_owned(),
+        _ => format!("[{host}]:{port}"),
+    }
+}
+
 impl SshSpec {
     fn check(&self) -> Result<(), TooLarge> {
         at_most("hosts", self.hosts.len(), limit::HOSTS, "entries")?;

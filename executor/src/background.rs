@@ -11,7 +11,7 @@ use broker_protocol::{
     Background, BackgroundLog, Broken, Ended, ErrorKind, Failed, FileAnswer, FileReply, Logged,
     Started, Usage, ZonePath, limit,
 };
-use executor_cell::account;
+use executor_handles::account;
 use executor_project::capture::Capture;
 use executor_spec::refusals::Refusal;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

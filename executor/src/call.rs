@@ -12,7 +12,7 @@ use broker_protocol::{
     CallId, Captured, Denials, Ended, ErrorKind, Failed, FileAnswer, FromBroker, LeftRunning,
     Outcome, Ran, Request, Signal, Stdin, Usage, Wants, ZonePath, frame, limit,
 };
-use executor_cell::input::ProgramInput;
+use executor_handles::input::ProgramInput;
 use nix::poll::PollFlags;
 use std::time::Instant;
 

@@ -11,7 +11,7 @@ use crate::sandbox::{
 };
 use crate::user::User;
 use broker_protocol::{Digest, Open};
-use executor_cell::account::Capacity;
+use executor_handles::account::Capacity;
 use executor_project::AnsweringWorker;
 use executor_project::central_root;
 use executor_project::machine_state::{self, MachineState};

@@ -5,9 +5,9 @@ use broker_protocol::{
     Broken, CallId, Denial, Denials, Ended, Finding, FromBroker, LeftRunning, Limit, Outcome, Ran,
     StdStream, Stderr, Stdin, Usage, limit,
 };
-use executor_cell::CellHandle;
-use executor_cell::account::{Account, Capacity};
 use executor_denials::{describe_refusals, kept_offline, named};
+use executor_handles::CellHandle;
+use executor_handles::account::{Account, Capacity};
 use executor_project::network::NetworkReach;
 use executor_spec::cell_report::{CellMessage, End, Report};
 use executor_spec::error::SetupPart;

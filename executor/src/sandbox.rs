@@ -1,22 +1,22 @@
 //! The sandbox of a session: policy, roots, what is found in them, the spec of cells, and the warden.
 
 use crate::approvers::ApproversError;
-use crate::image::{self, ImageError};
 use crate::machine;
 use crate::repository_question;
 use crate::roots::{self, RootError};
 use crate::secrets::{self, NotRevealed};
+use crate::session_image::{self, ImageError};
 use crate::user::User;
 use broker_protocol::{
     Channel, ErrorKind, Failed, Layer, LayerSet, Open, Refused, Tier, TooLarge, Zone, ZonePath,
     frame,
 };
 use executor_audit::audit::{AuditError, AuditWriter};
-use executor_cell::Warden;
-use executor_cell::account::Capacity;
 use executor_credentials::{
     CompanyError, FindError, NewCredentials, SessionCredentials, WrittenPaths,
 };
+use executor_handles::Warden;
+use executor_handles::account::Capacity;
 use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::environment;
 use executor_layers::home_files;
@@ -270,7 +270,7 @@ pub(crate) fn zones_of(
 ) -> Result<(EffectivePolicy, Zones), SessionOpenError> {
     let policy = policy.with_revealed(&request.reveal)?;
     let zones = roots::resolve(request, &policy, user)?;
-    Ok((image::choose(request, policy, &zones, user)?, zones))
+    Ok((session_image::choose(request, policy, &zones, user)?, zones))
 }
 
 /// Makes the session's group, where there may be one, and moves the warden in.
@@ -553,7 +553,8 @@ pub(crate) fn plan(
     let zones = paths.zones;
     let layers = required_layers(policy, tier, abi, user)?;
     let (linked, refused) = linked_repository(policy, zones, user);
-    let (policy, shown) = image::show(policy.clone(), layers, zones, linked.as_ref(), user)?;
+    let (policy, shown) =
+        session_image::show(policy.clone(), layers, zones, linked.as_ref(), user)?;
     let temporary: Vec<&Path> = sandbox::temporary(tier, &policy).collect();
     let old = taken_over.as_ref().map(|taken| &taken.scratch);
     let (scratch, new_scratch) = scratch(old, layers, (zones, &temporary), user)?;

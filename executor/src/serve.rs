@@ -9,7 +9,7 @@ use crate::poll::{ClientQueue, Token, Waited};
 use crate::ready::StandingSandbox;
 use crate::sandbox::read_policies;
 use crate::session::Session;
-use crate::session_open::open;
+use crate::session::opening::open;
 use crate::user::User;
 use broker_protocol::{
     CallId, ErrorKind, Failed, FromBroker, Grant, Hello, Machine, Open, ToBroker, Wants,
@@ -27,6 +27,7 @@ use policies::Policies;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a client has to read why its connection ends.
@@ -98,8 +99,7 @@ pub(crate) fn serve(socket: OwnedFd, user: User, ready: Option<StandingSandbox>)
     let mut central = None;
     let scratch = match broker.phase {
         Phase::Open(session) => {
-            // A throw-away session has a tree of its own.
-            central = Some(session.spec.central.clone()).filter(|_| session.spec.tracer.is_none());
+            central = session.central().map(Path::to_owned);
             Some(session.close())
         }
         Phase::Connected | Phase::Greeted { .. } => None,
@@ -150,7 +150,7 @@ impl Broker {
     fn record_fault(&mut self, fault: &Failed) {
         let record = Record::fault(fault.kind);
         let _ = match &mut self.phase {
-            Phase::Open(session) => session.audit.note(&record),
+            Phase::Open(session) => session.audit().note(&record),
             Phase::Connected | Phase::Greeted { .. } => self
                 .user
                 .open_audit()
@@ -187,7 +187,7 @@ impl Broker {
         }
         if let Phase::Open(session) = &mut self.phase {
             // Done after the replies are sent, so that no client waits for it.
-            session.pool.prepare()?;
+            session.prepare_cells()?;
             self.collect()?;
         }
         Ok(true)
@@ -260,7 +260,7 @@ impl Broker {
             return Ok(None);
         };
         let waits = match subject(frame) {
-            FrameSubject::Recorded(_) => !session.audit.try_lock()?,
+            FrameSubject::Recorded(_) => !session.audit().try_lock()?,
             FrameSubject::Call(_) | FrameSubject::Session => false,
         };
         Ok(match waits {
@@ -279,7 +279,9 @@ impl Broker {
             FrameSubject::Session => false,
         };
         Ok(match subject(frame) {
-            FrameSubject::Recorded(_) => !self.deferred.is_empty() || !session.audit.try_lock()?,
+            FrameSubject::Recorded(_) => {
+                !self.deferred.is_empty() || !session.audit().try_lock()?
+            }
             FrameSubject::Call(call) => self.deferred.iter().any(|other| is_of(call, other)),
             FrameSubject::Session => false,
         })
@@ -305,11 +307,11 @@ impl Broker {
         {
             // The client gets its answer first. If it is gone, the end of the turn finds that too.
             let _ = self.connection.flush();
-            session.audit.write_head(pending_head)?;
+            session.audit().write_head(pending_head)?;
         }
         if let Phase::Open(session) = &mut self.phase {
             // The step that needed records is over.
-            session.audit.unlock()?;
+            session.audit().unlock()?;
         }
         Ok(())
     }
@@ -349,12 +351,11 @@ impl Broker {
                     wants,
                 },
             ) => session.call(call, request, wants),
-            (Phase::Open(session), ToBroker::Input { call, bytes }) => session
-                .calls
-                .get_mut(&call)
-                .map_or(Ok(()), |call| call.take_input(&bytes)),
+            (Phase::Open(session), ToBroker::Input { call, bytes }) => {
+                session.take_input(call, &bytes)
+            }
             (Phase::Open(session), ToBroker::InputEnd { call }) => {
-                session.calls.entry(call).and_modify(Call::end_input);
+                session.with_call(call, Call::end_input);
                 Ok(())
             }
             (
@@ -365,51 +366,25 @@ impl Broker {
                     columns,
                 },
             ) => {
-                session
-                    .calls
-                    .entry(call)
-                    .and_modify(|call| call.resize(rows, columns));
+                session.with_call(call, |call| call.resize(rows, columns));
                 Ok(())
             }
             (Phase::Open(session), ToBroker::Signal { call, signal }) => {
-                session
-                    .calls
-                    .entry(call)
-                    .and_modify(|call| call.signal(signal));
+                session.with_call(call, |call| call.signal(signal));
                 Ok(())
             }
             (Phase::Open(session), ToBroker::Credit { call, bytes }) => {
-                session
-                    .calls
-                    .entry(call)
-                    .and_modify(|call| call.credit(bytes));
+                session.with_call(call, |call| call.credit(bytes));
                 Ok(())
             }
             (Phase::Open(session), ToBroker::Cancel { call }) => session.cancel(call),
-            (Phase::Open(session), ToBroker::Grant(grant)) => {
-                let event = session.approvals.grant(&grant);
-                session.take_approval(event)
-            }
-            (Phase::Open(session), ToBroker::Refuse { call }) => {
-                let event = session.approvals.refuse(call);
-                session.take_approval(event)
-            }
+            (Phase::Open(session), ToBroker::Grant(grant)) => session.grant(&grant),
+            (Phase::Open(session), ToBroker::Refuse { call }) => session.refuse(call),
             (Phase::Open(session), ToBroker::Look { call }) => session.preview_for_client(call),
-            (Phase::Open(session), ToBroker::Grants) => {
-                let event = session.approvals.grants(None);
-                session.take_approval(event)
-            }
-            (Phase::Open(session), ToBroker::Revoke { grant }) => {
-                let event = session.approvals.grants(Some(grant));
-                session.take_approval(event)
-            }
+            (Phase::Open(session), ToBroker::Grants) => session.grants(None),
+            (Phase::Open(session), ToBroker::Revoke { grant }) => session.grants(Some(grant)),
             (Phase::Open(session), ToBroker::Keep { call, bytes, last }) => {
-                let piece = (call, bytes.as_slice(), last);
-                let answer = session
-                    .kept
-                    .receive(piece, &session.spec, &mut session.audit)?;
-                session.outbox.extend(answer);
-                Ok(())
+                session.keep((call, bytes.as_slice(), last))
             }
             (Phase::Open(session), ToBroker::Explain(traced)) => session.explain(&traced),
             (Phase::Open(_), ToBroker::Hello(_) | ToBroker::Probe | ToBroker::Open(_)) => {

@@ -1,6 +1,13 @@
 //! An open session and its calls. A call enters by [`Session::call`], is decided, planned and
 //! passed on; [`Session::collect`] alone gathers the frames for the client.
 
+mod events;
+mod leases;
+mod file_calls;
+mod connections;
+mod ending;
+pub(crate) mod opening;
+
 use crate::approvals::{Approvals, GivenApproval};
 use crate::authorise::{Authorised, Granted, Load, Submission, authorise};
 use crate::background::BackgroundProcesses;
@@ -30,44 +37,45 @@ use executor_spec::refusals::Refusal;
 use executor_spec::sandbox::SandboxSpec;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 pub(crate) struct Session {
-    pub spec: SandboxSpec,
-    pub layers: LayerSet,
-    pub profiles: Profiles,
-    pub audit: AuditWriter,
-    pub approvals: Approvals,
-    pub online: Online,
+    spec: SandboxSpec,
+    layers: LayerSet,
+    profiles: Profiles,
+    audit: AuditWriter,
+    approvals: Approvals,
+    online: Online,
     /// The session's user namespace, if cells have mounts.
-    pub user_namespace: Option<OwnedFd>,
-    pub pool: Pool,
-    pub files: FileWorker,
+    user_namespace: Option<OwnedFd>,
+    pool: Pool,
+    files: FileWorker,
     /// Carries connections of cells, if they have a network.
-    pub gateway: Option<Gateway>,
+    gateway: Option<Gateway>,
     /// A ticket for the client's own gateway.
-    pub tickets: TicketLine,
+    tickets: TicketLine,
     /// Connections that were refused again, to be recorded as a number.
-    pub repeats: Repeats,
-    pub background: BackgroundProcesses,
+    repeats: Repeats,
+    background: BackgroundProcesses,
     /// What cells have created under protected names, if these are protected.
-    pub created: Option<CreatedRecord>,
+    created: Option<CreatedRecord>,
     /// The checks when calls have ended.
-    pub checks: ProjectChecks,
+    checks: ProjectChecks,
     /// Tells others that a session has the central root.
-    pub root_lock: Option<RootLock>,
+    root_lock: Option<RootLock>,
     /// Findings in the project that were not sent yet.
-    pub found: Findings,
+    found: Findings,
     /// The credentials that its gateway puts into requests of cells.
-    pub credentials: SessionCredentials,
-    pub kept: KeptTexts,
-    pub calls: BTreeMap<CallId, Call>,
+    credentials: SessionCredentials,
+    kept: KeptTexts,
+    calls: BTreeMap<CallId, Call>,
     /// The content received of a write whose call has not come yet.
-    pub content: Pieces,
+    content: Pieces,
     /// Frames that belong to no call.
-    pub outbox: Vec<FromBroker>,
+    outbox: Vec<FromBroker>,
     /// Maximum bytes of a command's output in its outcome.
-    pub capture: u64,
-    pub buffer: Vec<u8>,
+    capture: u64,
+    buffer: Vec<u8>,
 }
 
 impl Session {
@@ -102,13 +110,47 @@ impl Session {
         }
     }
 
+    /// Passes to a call what its client sends for it. One that has just ended drops it: the client could not know of the end.
+    pub(crate) fn with_call(&mut self, id: CallId, pass: impl FnOnce(&mut Call)) {
+        if let Some(call) = self.calls.get_mut(&id) {
+            pass(call);
+        }
+    }
+
+    /// Passes input to a call, as [`Session::with_call`] does.
+    pub(crate) fn take_input(&mut self, id: CallId, bytes: &[u8]) -> Result<(), Failed> {
+        let call = self.calls.get_mut(&id);
+        call.map_or(Ok(()), |call| call.take_input(bytes))
+    }
+
+    /// Keeps a piece of a text for the client.
+    pub(crate) fn keep(&mut self, piece: (CallId, &[u8], bool)) -> Result<(), Failed> {
+        let answer = self.kept.receive(piece, &self.spec, &mut self.audit)?;
+        self.outbox.extend(answer);
+        Ok(())
+    }
+
+    /// Prepares cells for the next calls.
+    pub(crate) fn prepare_cells(&mut self) -> Result<(), Failed> {
+        self.pool.prepare()
+    }
+
+    pub(crate) fn audit(&mut self) -> &mut AuditWriter {
+        &mut self.audit
+    }
+
+    /// The central root, if it stays when the session ends: a throw-away session has a tree of its own.
+    pub(crate) fn central(&self) -> Option<&Path> {
+        Some(&*self.spec.central).filter(|_| self.spec.tracer.is_none())
+    }
+
     /// Takes a piece of the content of a call that will follow.
     pub(crate) fn take_content(&mut self, id: CallId, bytes: &[u8]) -> Result<(), Failed> {
         self.content.add(id, bytes).map_err(out_of_turn)
     }
 
     /// Decides a call's request and passes it to what carries it out.
-    pub(crate) fn begin(
+    fn begin(
         &mut self,
         mut call: Call,
         request: Request,
@@ -161,7 +203,7 @@ impl Session {
     }
 
     /// Plans granted work, gives it its leases and passes it on; `key` opens the hosts that are leased to the call alone.
-    pub(crate) fn start(
+    fn start(
         &mut self,
         call: &mut Call,
         granted: Granted,
@@ -241,7 +283,7 @@ impl Session {
     }
 
     /// Cancels it without time for its command to end by itself.
-    pub(crate) fn cancel_at_once(&mut self, id: CallId) -> Result<(), Failed> {
+    fn cancel_at_once(&mut self, id: CallId) -> Result<(), Failed> {
         self.cancel_with(id, RunningCommand::end_at_once)
     }
 
@@ -279,14 +321,14 @@ impl Session {
     }
 
     /// Records what cells have created under protected names, before a client hears that one has ended.
-    pub(crate) fn record_created(&mut self) {
+    fn record_created(&mut self) {
         self.created
             .iter_mut()
             .for_each(|created| created.update(&self.spec));
     }
 
     /// Takes what a command has printed, and its end.
-    pub(crate) fn read_output(&mut self, id: CallId, room: usize) {
+    fn read_output(&mut self, id: CallId, room: usize) {
         self.buffer.resize(limit::CHUNK, 0);
         let Some(call) = self.calls.get_mut(&id) else {
             return;
@@ -460,7 +502,7 @@ impl Session {
     }
 
     /// Takes in what was found by a command for which no call waits, and what it has misplaced.
-    pub(crate) fn take_refusals(&mut self, refusals: &[Refusal]) {
+    fn take_refusals(&mut self, refusals: &[Refusal]) {
         self.found.extend(describe_refusals(refusals, &self.spec).1);
         self.checks.add_refusals(refusals, &self.spec);
     }

@@ -1,6 +1,7 @@
 //! The command line: the table of commands, and what chooses among them.
 
 use crate::accept::Accept;
+use crate::agent_hook::Hook;
 use crate::approve::Approve;
 use crate::audit::Audit;
 use crate::call::Call;
@@ -12,7 +13,6 @@ use crate::completions::Completions;
 use crate::credential::Credential;
 use crate::gc::Gc;
 use crate::history::History;
-use crate::hook::Hook;
 use crate::install::{Install, Status, Uninstall};
 use crate::log::Log;
 use crate::man::Man;

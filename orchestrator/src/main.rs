@@ -19,7 +19,7 @@ mod socket_file;
 mod schema;
 mod serve;
 mod credential;
-mod hook;
+mod agent_hook;
 mod install;
 mod accept;
 mod approve;

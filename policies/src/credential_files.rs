@@ -1,41 +1,76 @@
-//! Permissions of files to define a credential, and of profiles to name it.
+//! Permissions of files to define a credential or a key of the ssh agent, and of profiles to name it.
 
 use crate::credential_table::CredentialName;
 use crate::credentials::{Credential, credential, source};
-use crate::error::{CredentialMisuse, PolicyError};
+use crate::error::{Definition, DefinitionMisuse, PolicyError};
 use crate::host::Host;
-use crate::model::PolicyFile;
+use crate::model::{PolicyFile, Profile};
 use crate::resolve::Policies;
 use crate::source::SourceKind;
+use crate::ssh::SshKeys;
 use broker_protocol::limit;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 
+impl Definition {
+    /// The table `[credential.NAME]` or `[ssh.NAME]`, as a file writes it.
+    fn table(&self) -> String {
+        match self {
+            Self::Credential(name) => format!("`[credential.{name}]`"),
+            Self::Ssh(name) => format!("`[ssh.{name}]`"),
+        }
+    }
+}
+
+/// Tables of one kind in the files of a policy.
+struct DefinitionKind {
+    of: fn(String) -> Definition,
+    defined: fn(&PolicyFile) -> Vec<&Spanned<CredentialName>>,
+    named: fn(&Profile) -> &[Spanned<CredentialName>],
+}
+
+const CREDENTIALS: DefinitionKind = DefinitionKind {
+    of: Definition::Credential,
+    defined: |content| content.credential.keys().collect(),
+    named: |profile| &profile.credentials,
+};
+
+const SSH: DefinitionKind = DefinitionKind {
+    of: Definition::Ssh,
+    defined: |content| content.ssh.keys().collect(),
+    named: |profile| &profile.ssh,
+};
+
 impl Policies {
-    /// Checks that no credential is defined twice or against an administrator's list, and that profiles of the machine and the user
-    /// name only those that their file or an earlier one defines.
-    pub(crate) fn check_credentials(&self) -> Result<(), PolicyError> {
+    /// Checks that no credential and no key of ssh is defined twice or against an administrator's list, and that profiles of the machine
+    /// and the user name only those that their file or an earlier one defines.
+    pub(crate) fn check_definitions(&self) -> Result<(), PolicyError> {
+        self.check_kind(&CREDENTIALS)?;
+        self.check_kind(&SSH)
+    }
+
+    fn check_kind(&self, kind: &DefinitionKind) -> Result<(), PolicyError> {
         let mut known: BTreeMap<&str, &str> = BTreeMap::new();
         for (file, content) in self.general() {
             let fault = |name: &Spanned<CredentialName>, why| {
                 let (line, column) = file.place(name.span().start);
-                PolicyError::Credential {
+                PolicyError::Definition {
                     file: file.name().to_owned(),
                     line,
                     column,
-                    credential: name.get_ref().as_str().to_owned(),
+                    definition: (kind.of)(name.get_ref().as_str().to_owned()),
                     why,
                 }
             };
-            for name in content.credential.keys() {
+            for name in (kind.defined)(content) {
                 let text = name.get_ref().as_str();
                 if let Some(by) = self.forbids_credential(text) {
                     let by = by.to_owned();
-                    return Err(fault(name, CredentialMisuse::Forbidden { by }));
+                    return Err(fault(name, DefinitionMisuse::Forbidden { by }));
                 }
                 if let Some(earlier) = known.insert(text, file.name()) {
                     let earlier = earlier.to_owned();
-                    return Err(fault(name, CredentialMisuse::Taken { earlier }));
+                    return Err(fault(name, DefinitionMisuse::Taken { earlier }));
                 }
             }
             // A shipped profile names what a user may define.
@@ -45,11 +80,10 @@ impl Policies {
             for (profile, table) in content.profiles() {
                 let is_known =
                     |name: &&Spanned<CredentialName>| known.contains_key(name.get_ref().as_str());
-                if let Some(name) = table.credentials.iter().find(|name| !is_known(name)) {
-                    let (profile, text) = (profile.as_str(), name.get_ref().as_str());
-                    let why = CredentialMisuse::Undefined {
-                        profile: profile.to_owned(),
-                        name: text.to_owned(),
+                if let Some(name) = (kind.named)(table).iter().find(|name| !is_known(name)) {
+                    let why = DefinitionMisuse::Undefined {
+                        profile: profile.as_str().to_owned(),
+                        what: (kind.of)(name.get_ref().as_str().to_owned()).table(),
                     };
                     return Err(fault(name, why));
                 }
@@ -86,6 +120,29 @@ impl Policies {
         }
     }
 
+    /// The keys that `names`, those of a profile, have as far as they are defined.
+    pub(crate) fn ssh_keys(
+        &self,
+        names: &BTreeSet<String>,
+        profile: &str,
+    ) -> Result<Vec<SshKeys>, PolicyError> {
+        let mut found = Vec::new();
+        for (file, content) in self.general() {
+            let origins = file.origins();
+            for (name, table) in &content.ssh {
+                if names.contains(name.get_ref().as_str()) {
+                    found.push(table.keys(name.get_ref(), origins(name.span().start)));
+                }
+            }
+        }
+        match found.len() > limit::SSH_KEYS {
+            true => Err(PolicyError::SshKeys {
+                profile: profile.to_owned(),
+                max: limit::SSH_KEYS,
+            }),
+            false => Ok(found),
+        }
+    }
     /// All credentials that files define, whether a profile names them or not.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! `[credential.NAME]` as a file writes it, and the shipped presets: each value is checked while it is read.
 
 use crate::host::HostPath;
-use crate::value::{PROFILE_NAME_MAX, VariableName};
+use crate::value::{PROFILE_NAME_MAX, VariableName, checked_text};
 use broker_protocol::gateway::{Attach, CredentialUse};
 use broker_protocol::limit;
 use policies_targets::http::is_path_pattern;
@@ -95,63 +95,35 @@ pub enum CredentialFault {
     Placeholder,
 }
 
-/// A text type of this file: read from a string by `$check`, and read out with `as_str`.
-macro_rules! checked {
-    ($(#[$doc:meta])* $name:ident, $check:expr) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub struct $name(String);
-
-        impl $name {
-            /// The text in its canonical form.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = CredentialFault;
-
-            fn try_from(text: String) -> Result<Self, CredentialFault> {
-                let check: fn(String) -> Result<String, CredentialFault> = $check;
-                check(text).map(Self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-                policies_targets::text::read(input)
-            }
-        }
-    };
-}
-
 fn is_plain_name(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !text.is_empty() && text.bytes().all(allowed) && text.bytes().any(|byte| byte != b'.')
 }
 
-checked!(
+checked_text!(
     /// The name of a credential.
     CredentialName,
+    CredentialFault,
     |text| {
         let fits = text.len() <= PROFILE_NAME_MAX && is_plain_name(&text);
         fits.then_some(text).ok_or(CredentialFault::Name)
     }
 );
 
-checked!(
+checked_text!(
     /// The name of a shipped preset.
     PresetName,
+    CredentialFault,
     |text| {
         let known = PRESETS.contains_key(&text);
         known.then_some(text).ok_or(CredentialFault::Preset)
     }
 );
 
-checked!(
+checked_text!(
     /// A host with its port: patterns and addresses are none.
     CredentialHost,
+    CredentialFault,
     |text| {
         let pattern = HostPattern::try_from(text).map_err(|_| CredentialFault::Host)?;
         let (host, port) = pattern.one().ok_or(CredentialFault::Host)?;
@@ -159,9 +131,10 @@ checked!(
     }
 );
 
-checked!(
+checked_text!(
     /// The method of a request, in upper case.
     MethodName,
+    CredentialFault,
     |text| {
         let fits = (1..=limit::METHOD).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_uppercase())
@@ -170,18 +143,20 @@ checked!(
     }
 );
 
-checked!(
+checked_text!(
     /// A pattern of request paths.
     UsePath,
+    CredentialFault,
     |text| {
         let fits = is_path_pattern(&text, USE_PATH_MAX);
         fits.then_some(text).ok_or(CredentialFault::Path)
     }
 );
 
-checked!(
+checked_text!(
     /// A service of AWS, as signatures name it.
     ServiceName,
+    CredentialFault,
     |text| {
         let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let fits = (1..=limit::SERVICE).contains(&text.len()) && text.bytes().all(allowed);
@@ -189,18 +164,20 @@ checked!(
     }
 );
 
-checked!(
+checked_text!(
     /// An operation of such a service.
     ActionName,
+    CredentialFault,
     |text| {
         let fits = text.len() <= limit::ACTION && is_plain_name(&text);
         fits.then_some(text).ok_or(CredentialFault::Action)
     }
 );
 
-checked!(
+checked_text!(
     /// The name of a systemd credential.
     SystemdName,
+    CredentialFault,
     |text| {
         let fits = text.len() <= REQUEST_NAME_MAX && is_plain_name(&text);
         fits.then_some(text).ok_or(CredentialFault::Systemd)

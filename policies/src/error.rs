@@ -8,28 +8,24 @@ use policies_guard::NameError;
 use policies_targets::network::NetworkError;
 use thiserror::Error;
 
-/// Why a credential is not defined, or not named by a profile.
+/// A table that a policy defines under a name, and that profiles name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum CredentialMisuse {
-    #[error("it is already defined by {earlier}")]
-    Taken { earlier: String },
-    #[error("`allowed_credentials` of {by} leaves it out")]
-    Forbidden { by: String },
-    #[error(
-        "profile `{profile}` names it, and neither its file nor an earlier one defines `[credential.{name}]`"
-    )]
-    Undefined { profile: String, name: String },
+pub enum Definition {
+    #[error("credential `{0}`")]
+    Credential(String),
+    #[error("`[ssh.{0}]`")]
+    Ssh(String),
 }
 
-/// Misuse of keys of the user's ssh agent.
+/// Why a credential, or a key of the user's ssh agent, is not defined or not named by a profile.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum SshMisuse {
+pub enum DefinitionMisuse {
     #[error("it is already defined by {earlier}")]
     Taken { earlier: String },
     #[error("`allowed_credentials` of {by} leaves it out")]
     Forbidden { by: String },
-    #[error("profile `{profile}` names it, and neither its file nor an earlier one defines it")]
-    Undefined { profile: String },
+    #[error("profile `{profile}` names it, and neither its file nor an earlier one defines {what}")]
+    Undefined { profile: String, what: String },
 }
 
 /// Keys of a file that contradict a profile that hides nothing.
@@ -143,25 +139,16 @@ pub enum PolicyError {
         glob: String,
         why: String,
     },
-    #[error("{file}:{line}:{column}: `[ssh.{name}]`: {why}")]
-    Ssh {
-        file: String,
-        line: usize,
-        column: usize,
-        name: String,
-        #[source]
-        why: SshMisuse,
-    },
     #[error("profile `{profile}` names more than {max} entries of `[ssh]`; name fewer")]
     SshKeys { profile: String, max: usize },
-    #[error("{file}:{line}:{column}: credential `{credential}`: {why}")]
-    Credential {
+    #[error("{file}:{line}:{column}: {definition}: {why}")]
+    Definition {
         file: String,
         line: usize,
         column: usize,
-        credential: String,
+        definition: Definition,
         #[source]
-        why: CredentialMisuse,
+        why: DefinitionMisuse,
     },
     #[error(
         "{file}:{line}:{column}: {earlier} sets `proxy` in `[gateway]` already, and only one file may; remove it here"
@@ -223,9 +210,8 @@ impl PolicyError {
             | PolicyError::Path { .. }
             | PolicyError::Open { .. }
             | PolicyError::Hide { .. }
-            | PolicyError::Ssh { .. }
             | PolicyError::SshKeys { .. }
-            | PolicyError::Credential { .. }
+            | PolicyError::Definition { .. }
             | PolicyError::Credentials { .. }
             | PolicyError::Proxy { .. }
             | PolicyError::CredentialPath { .. }

@@ -12,7 +12,6 @@ pub mod credential_table;
 pub mod credentials;
 mod credential_files;
 pub mod ssh;
-mod ssh_files;
 pub mod gateway;
 mod gateway_files;
 pub mod effective;

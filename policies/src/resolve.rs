@@ -173,8 +173,7 @@ impl Policies {
         policies.check_taken()?;
         policies.check_choices()?;
         policies.check_bases()?;
-        policies.check_credentials()?;
-        policies.check_ssh()?;
+        policies.check_definitions()?;
         policies.check_gateway()?;
         Ok(policies)
     }

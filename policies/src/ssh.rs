@@ -4,11 +4,12 @@
 //! hosts are added to the session's network.
 
 use crate::credential_table::CredentialName;
+use crate::value::checked_text;
 use broker_protocol::limit;
 use policies_guard::Origin;
 use policies_targets::network::NetworkTable;
 use policies_targets::web::HostPattern;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use thiserror::Error;
 use toml::Spanned;
@@ -84,33 +85,10 @@ pub struct SshKeys {
     pub origin: Origin,
 }
 
-/// A checked text of such a table.
-macro_rules! checked {
-    ($(#[$doc:meta])* $name:ident, $check:expr) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq)]
-        pub struct $name(String);
-
-        impl TryFrom<String> for $name {
-            type Error = SshFault;
-
-            fn try_from(text: String) -> Result<Self, SshFault> {
-                let check: fn(String) -> Result<String, SshFault> = $check;
-                check(text).map(Self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-                policies_targets::text::read(input)
-            }
-        }
-    };
-}
-
-checked!(
+checked_text!(
     /// A host with its port.
     SshHost,
+    SshFault,
     |text| {
         let pattern = HostPattern::try_from(text).map_err(|_| SshFault::Host)?;
         let (host, port) = pattern.one().ok_or(SshFault::Host)?;
@@ -118,9 +96,10 @@ checked!(
     }
 );
 
-checked!(
+checked_text!(
     /// The name of a user at a host.
     SshUser,
+    SshFault,
     |text| {
         let fits = (1..=USER_MAX).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic())
@@ -129,9 +108,10 @@ checked!(
     }
 );
 
-checked!(
+checked_text!(
     /// The fingerprint of a public key.
     KeyFingerprint,
+    SshFault,
     |text| {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+/".contains(&byte);
         let digits = text.strip_prefix("SHA256:");

@@ -94,40 +94,47 @@ impl TryFrom<i64> for Version {
 /// Reads a type from a string by its `TryFrom<String>`.
 macro_rules! read_from_text {
     ($name:ident) => {
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
                 policies_targets::text::read(input)
             }
         }
     };
 }
 
-/// Makes a checked text type: it is read from a string by `$check`, and read out with `as_str`.
+/// Makes a checked text type: it is read from a string by `$check`, which returns its canonical form or a `$fault`, and read out with
+/// `as_str`. Without a `$fault` the check is of the text as it is written.
 macro_rules! checked_text {
     ($(#[$doc:meta])* $name:ident, $check:expr) => {
+        checked_text!($(#[$doc])* $name, ValueError, |text| {
+            let check: fn(&str) -> Result<(), ValueError> = $check;
+            check(&text).map(|()| text)
+        });
+    };
+    ($(#[$doc:meta])* $name:ident, $fault:ty, $check:expr) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub struct $name(String);
 
         impl $name {
-            /// The text as it is written.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
         }
 
         impl TryFrom<String> for $name {
-            type Error = ValueError;
+            type Error = $fault;
 
-            fn try_from(text: String) -> Result<Self, ValueError> {
-                let check: fn(&str) -> Result<(), ValueError> = $check;
-                check(&text).map(|()| Self(text))
+            fn try_from(text: String) -> Result<Self, $fault> {
+                let check: fn(String) -> Result<String, $fault> = $check;
+                check(text).map(Self)
             }
         }
 
-        read_from_text!($name);
+        $crate::value::read_from_text!($name);
     };
 }
+pub(crate) use {checked_text, read_from_text};
 
 read_from_text!(LayerName);
 read_from_text!(TrustName);

@@ -48,7 +48,7 @@ const LAST_SWEEP: Duration = Duration::from_secs(1);
 const LAST_KILL: Duration = Duration::from_secs(10);
 
 /// Runs the warden in its own process.
-pub(crate) fn run(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> ! {
+pub fn run_warden(spec: &SandboxSpec, socket: &OwnedFd, uid: Uid, gid: Gid) -> ! {
     // Done once, for every process of the session.
     process::default_other_signals();
     let mut records = IpcRecords::default();

@@ -1,8 +1,8 @@
 //! The user's ssh agent, for sessions whose policy lets it sign (`[ssh]`): connections to it, and the hosts' keys that the user knows. Nothing here
 //! speaks the agent's protocol; the gateway does.
 
-use crate::source::{FileSource, Owner, is_below};
-use broker_protocol::gateway::SshSpec;
+use crate::source::{FileSource, Owner, SourceError, is_below};
+use broker_protocol::gateway::{SshSpec, known_host_name};
 use broker_protocol::limit;
 use executor_sys::process::euid;
 use executor_sys::socket;
@@ -31,6 +31,19 @@ pub enum AgentError {
     Writable(String),
     #[error("the ssh agent at {0} belongs to somebody else")]
     Foreign(String),
+}
+
+/// Why the user's `known_hosts` cannot be used.
+#[derive(Debug, Error)]
+enum KnownHostsError {
+    #[error("{0}")]
+    Source(#[from] SourceError),
+    #[error("{0}")]
+    Read(#[from] io::Error),
+    #[error("it has more than {FILE_MAX} bytes")]
+    TooLong,
+    #[error("its revoked keys have more than {max} bytes", max = limit::KNOWN_HOSTS)]
+    Revoked,
 }
 
 /// The user's agent and known hosts, as far as a session has to do with them.
@@ -118,27 +131,24 @@ fn spec(keys: &SshKeys) -> SshSpec {
     }
 }
 
-fn read(path: PathBuf, owner: &Owner) -> Result<String, String> {
-    let (file, _) = FileSource::new(path, owner)
-        .and_then(|source| source.file())
-        .map_err(|why| why.to_string())?;
+fn read(path: PathBuf, owner: &Owner) -> Result<String, KnownHostsError> {
+    let (file, _) = FileSource::new(path, owner)?.file()?;
     let mut text = String::new();
-    let read = File::from(file)
+    let length = File::from(file)
         .take(FILE_MAX + 1)
-        .read_to_string(&mut text);
-    let length = read.map_err(|error| error.to_string())?;
+        .read_to_string(&mut text)?;
     match length as u64 > FILE_MAX {
         // The rest could revoke a key.
-        true => Err(format!("it has more than {FILE_MAX} bytes")),
+        true => Err(KnownHostsError::TooLong),
         false => Ok(text),
     }
 }
 
 /// The lines that name one of the hosts, or may: a hashed name is compared by the gateway. Revoked keys come first and all of them, as the
 /// rest is cut where it is too long.
-fn lines_for(keys: &[SshKeys], text: &str) -> Result<String, String> {
+fn lines_for(keys: &[SshKeys], text: &str) -> Result<String, KnownHostsError> {
     let hosts = keys.iter().flat_map(|keys| &keys.hosts);
-    let names: Vec<String> = hosts.map(|host| known_name(host)).collect();
+    let names: Vec<String> = hosts.map(|place| name_of(place)).collect();
     let is_named = |line: &&str| {
         let first = line.split_ascii_whitespace().next().unwrap_or_default();
         let mut listed = first.split(',');
@@ -153,8 +163,7 @@ fn lines_for(keys: &[SshKeys], text: &str) -> Result<String, String> {
         found.push('\n');
     }
     if found.len() > limit::KNOWN_HOSTS {
-        let max = limit::KNOWN_HOSTS;
-        return Err(format!("its revoked keys have more than {max} bytes"));
+        return Err(KnownHostsError::Revoked);
     }
     for line in named {
         if found.len() + line.len() < limit::KNOWN_HOSTS {
@@ -165,13 +174,14 @@ fn lines_for(keys: &[SshKeys], text: &str) -> Result<String, String> {
     Ok(found)
 }
 
-/// A `HOST:PORT` as `known_hosts` names it.
-fn known_name(place: &str) -> String {
-    match place.rsplit_once(':') {
-        Some((host, "22")) => host.to_owned(),
-        Some((host, port)) => format!("[{host}]:{port}"),
-        None => place.to_owned(),
-    }
+/// A `HOST:PORT` of the policy, as `known_hosts` names it.
+fn name_of(place: &str) -> String {
+    let parts = place.rsplit_once(':');
+    let parts = parts.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    parts.map_or_else(
+        || place.to_owned(),
+        |(host, port)| known_host_name(host, port),
+    )
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub mod central_root;
 pub mod own_state;
 pub mod network;
 mod network_reach;
-pub mod image;
+pub mod image_views;
 pub mod removal;
 pub mod unneeded_caches;
 pub mod throw_away;

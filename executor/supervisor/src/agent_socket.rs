@@ -2,8 +2,8 @@
 //! whether there is one (`[ssh]`).
 
 use crate::answer::{SyscallAnswer, set_flags};
-use crate::call::SupervisedCall;
 use crate::object::errno;
+use crate::supervised_call::SupervisedCall;
 use executor_spec::relay::RelayGate;
 use executor_sys::notify::OnExec;
 use executor_sys::socket;

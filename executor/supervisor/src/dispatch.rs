@@ -1,9 +1,9 @@
 //! Decodes which call it is, and what its arguments mean.
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
 use crate::metadata::MetadataTarget::{self, Fd, Path};
 use crate::open_flags::OpenFlags;
+use crate::supervised_call::SupervisedCall;
 use executor_sys::file::SYS_FCHMODAT2;
 use executor_sys::notify::Notification;
 use executor_sys::socket::SocketEnd;

@@ -3,7 +3,7 @@
 
 mod supervisor;
 mod dispatch;
-mod call;
+mod supervised_call;
 mod caller;
 mod find;
 mod object;
@@ -21,9 +21,9 @@ mod opened_files;
 mod open_flags;
 mod read;
 mod sealed_memory;
-mod names;
+mod name_calls;
 mod metadata;
-mod repository;
+mod new_repositories;
 mod settings_locks;
 mod passed_over;
 mod passing_over;

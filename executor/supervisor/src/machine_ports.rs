@@ -4,10 +4,10 @@
 //! A program that listens at such a port itself has it, as without the policy: so a listener of the cell comes first.
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
 use crate::flat::loopback::Loopback;
 use crate::object::errno;
 use crate::rules::RelayWay;
+use crate::supervised_call::SupervisedCall;
 use crate::tcp::{SocketName, TcpSocket, family, inode, is_closed, is_over};
 use executor_sys::socket;
 use nix::Result;

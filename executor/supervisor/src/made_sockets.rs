@@ -1,10 +1,10 @@
 //! Sockets and watchers that the supervisor makes for its callers, where it cannot take theirs.
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
 use crate::flat::interfaces::is_datagram;
 use crate::kept_sockets::{CallersSocket, WATCHERS_MAX, Watcher, is_watcher};
 use crate::object::{errno, is};
+use crate::supervised_call::SupervisedCall;
 use executor_spec::caller_access::SocketAccess;
 use executor_sys::notify::OnExec;
 use executor_sys::{file, proc, socket};

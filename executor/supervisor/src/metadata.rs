@@ -1,9 +1,9 @@
 //! Changes modes, owners, times and attributes for the caller, inside the zones and the scratch space only.
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
 use crate::find::{LastLink, last_link};
 use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
+use crate::supervised_call::SupervisedCall;
 use broker_protocol::AttemptKind;
 use executor_sys::file;
 use nix::Result;

@@ -1,10 +1,10 @@
 //! Opens files for the caller.
 
 use crate::answer::{Pending, SyscallAnswer, errno_of, set_flags};
-use crate::call::SupervisedCall;
 use crate::find::{FoundName, LastLink};
 use crate::object::{Handle, by_descriptor, errno, is, kind_of, real};
 use crate::open_flags::OpenFlags;
+use crate::supervised_call::SupervisedCall;
 use broker_protocol::AttemptKind::{Read, Write};
 use executor_spec::created::identity_of;
 use executor_sys::file;

@@ -1,15 +1,13 @@
 //! Answers calls of git about names that it passes over (`passed_over.rs`).
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
 use crate::find::FoundName;
 use crate::object::is;
 use crate::open_flags::OpenFlags;
 use crate::passed_over::INDEX_LOCK;
+use crate::supervised_call::SupervisedCall;
 use broker_protocol::AttemptKind::Write;
 use executor_spec::refusals::Cause;
-use nix::Result;
-use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::fstat;
 use policies_guard::Verdict;
@@ -104,15 +102,17 @@ impl SupervisedCall<'_> {
         self.file_without_name(&self.repository_of_git(real, verdict)?, real, how)
     }
 
-    /// A file without a name in a directory, where the caller makes a new one. It can be read too.
-    fn without_name(&self, directory: &OwnedFd, how: OpenFlags) -> Result<OwnedFd> {
+    /// A file without a name in a directory, where the caller makes a new one; `None` for any other call, which the verdict answers. It
+    /// can be read too.
+    fn without_name(&self, directory: &OwnedFd, how: OpenFlags) -> Option<OwnedFd> {
         let makes = how.has(OFlag::O_CREAT | OFlag::O_EXCL) && !how.has(OFlag::O_TMPFILE);
         if !makes || how.flags & OFlag::O_ACCMODE == OFlag::O_RDONLY {
-            return Err(Errno::EACCES);
+            return None;
         }
         let flags = OFlag::O_RDWR | OFlag::O_TMPFILE | OFlag::O_EXCL | OFlag::O_CLOEXEC;
         self.caller
             .with_mask(|| openat(directory, ".", flags, how.mode))
+            .ok()
     }
 
     fn file_without_name(
@@ -121,7 +121,7 @@ impl SupervisedCall<'_> {
         real: &Path,
         how: OpenFlags,
     ) -> Option<SyscallAnswer> {
-        let file = self.without_name(repository, how).ok()?;
+        let file = self.without_name(repository, how)?;
         let written = file.try_clone().ok()?;
         let answer = SyscallAnswer::Descriptor(file, how.on_exec());
         self.passed_over.note(real, Some(written)).then_some(answer)

@@ -5,10 +5,10 @@
 //! because they are no addresses of its interface, but for the one that no host has.
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
 use crate::machine_ports::{connect_by_relay, is_loopback};
 use crate::object::errno;
 use crate::rules::RelayWay;
+use crate::supervised_call::SupervisedCall;
 use crate::tcp::{SocketName, TcpSocket, family, inode};
 use broker_protocol::AttemptKind;
 use executor_spec::refusals::Cause;

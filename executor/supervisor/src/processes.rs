@@ -1,8 +1,8 @@
 //! Which processes exist for a cell, and what else `/proc` does not show it.
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
 use crate::rules::AccessRules;
+use crate::supervised_call::SupervisedCall;
 use broker_protocol::AttemptKind;
 use executor_layers::mounts::KEYS;
 use executor_spec::refusals::Cause;

@@ -4,8 +4,8 @@
 //! what they allow is handled here: everything else is resolved name by name (`find.rs`), decided and refused in `opened_files.rs`.
 
 use crate::answer::{Pending, SyscallAnswer, set_flags};
-use crate::call::SupervisedCall;
 use crate::object::{Handle, kind};
+use crate::supervised_call::SupervisedCall;
 use executor_sys::notify::OnExec;
 use nix::Result;
 use nix::errno::Errno;

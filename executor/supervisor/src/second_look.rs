@@ -57,8 +57,8 @@ pub(crate) struct NewName {
     object: Identity,
     /// Where it was moved from, if it was.
     from: Option<PathBuf>,
-    /// Whether a rule refused the name, and it came about nevertheless.
-    was_refused: bool,
+    /// The rules' verdict when it came about: a name that they refuse can come about nevertheless.
+    verdict: Verdict,
 }
 
 /// The state of a noted object after the call.
@@ -67,6 +67,8 @@ enum NotedState {
     Harmless,
     /// No call may make it where it is.
     Misplaced,
+    /// A command has closed what would be looked at, and the rules refused it when it came about: that verdict stands.
+    StandsAsRefused,
     /// It may still be there, but could not be examined.
     Unknown,
 }
@@ -83,9 +85,9 @@ impl NewNames {
         }
         if !self.is_full {
             self.notes.push(new);
-        } else if new.was_refused
+        } else if new.was_refused()
             // What a rule allowed makes room for what none did.
-            && let Some(allowed) = self.notes.iter_mut().find(|note| !note.was_refused)
+            && let Some(allowed) = self.notes.iter_mut().find(|note| !note.was_refused())
         {
             *allowed = new;
         }
@@ -118,12 +120,12 @@ impl NewNames {
         let mut notes = std::mem::take(&mut self.notes);
         // Without one of these, what was not noted is where it may be.
         let mut are_missing =
-            self.is_full && (self.moves_directories || notes.iter().any(|note| note.was_refused));
+            self.is_full && (self.moves_directories || notes.iter().any(NewName::was_refused));
         if notes.is_empty() && !are_missing || !rules.takes_misplaced {
             return Vec::new();
         }
         // A directory goes with what is in it, and the host acts most on what lies at the top, which also costs least.
-        notes.sort_by_key(|note| (!note.was_refused, note.path.as_os_str().len()));
+        notes.sort_by_key(|note| (!note.was_refused(), note.path.as_os_str().len()));
         let bound = ExaminationBound::begin();
         let lock = rules.lock_renames();
         let (mut misplaced, mut left, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
@@ -141,15 +143,17 @@ impl NewNames {
                 .map_or(NotedState::Unknown, |_| note.state(rules))
             {
                 NotedState::Harmless => {}
-                NotedState::Misplaced if misplaced.len() < MISPLACED_MAX => {
+                NotedState::Misplaced | NotedState::StandsAsRefused
+                    if misplaced.len() < MISPLACED_MAX =>
+                {
                     misplaced.push(Refusal {
                         object: Some(note.object),
                         ..refusal(Cause::Misplaced, path(note).to_vec())
                     });
                     taken.push(&note.path);
                 }
-                NotedState::Misplaced => left.push(note),
-                NotedState::Unknown if note.was_refused => unknown.push(note),
+                NotedState::Misplaced | NotedState::StandsAsRefused => left.push(note),
+                NotedState::Unknown if note.was_refused() => unknown.push(note),
                 NotedState::Unknown => are_missing = true,
             }
         }
@@ -227,8 +231,12 @@ impl NewName {
             kind,
             object,
             from,
-            was_refused: !verdict.is_allowed(),
+            verdict,
         }
+    }
+
+    fn was_refused(&self) -> bool {
+        !self.verdict.is_allowed()
     }
 
     /// The noted object with its directory, if it is still there.
@@ -268,7 +276,7 @@ impl NewName {
             Ok(Some((parent, object))) => self.judge(rules, &parent, &object),
             Ok(None) => return NotedState::Harmless,
             // Where it cannot be looked at, it is only known what its path allows.
-            Err(errno) if !self.was_refused && errno != Errno::ENAMETOOLONG => {
+            Err(errno) if !self.was_refused() && errno != Errno::ENAMETOOLONG => {
                 Ok(rules.judge().may_have(&self.path, self.kind))
             }
             Err(_) => return NotedState::Unknown,
@@ -276,8 +284,7 @@ impl NewName {
         match verdict {
             Ok(Verdict::Allow) => NotedState::Harmless,
             Ok(Verdict::Refuse(_)) => NotedState::Misplaced,
-            // A command has closed what would be looked at: the verdict of when it was made stands.
-            Err(Errno::EACCES) if self.was_refused => NotedState::Misplaced,
+            Err(Errno::EACCES) if self.was_refused() => NotedState::StandsAsRefused,
             Err(_) => NotedState::Unknown,
         }
     }
@@ -328,6 +335,7 @@ impl AccessRules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policies_guard::Rule;
 
     fn note(path: &str) -> NewName {
         NewName::new(
@@ -382,7 +390,7 @@ mod tests {
         }
         assert!(names.is_full);
         names.add(NewName {
-            was_refused: true,
+            verdict: Verdict::Refuse(Rule::Name),
             ..note("/z/refused")
         });
         assert!(names.notes.len() <= NOTES_MAX && paths(&names).contains(&"/z/refused"));

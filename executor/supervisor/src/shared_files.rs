@@ -9,9 +9,9 @@
 //! file systems that do not count links.
 
 use crate::answer::unnoted;
-use crate::call::SupervisedCall;
 use crate::object::{by_descriptor, errno, is, real};
 use crate::rules::AccessRules;
+use crate::supervised_call::SupervisedCall;
 use broker_protocol::AttemptKind;
 use executor_spec::refusals::Cause;
 use executor_sys::file::open_without_links;

@@ -6,10 +6,10 @@
 //! sockets. In the flat tier, where abstract names are shared with the whole machine, they are refused.
 
 use crate::answer::{Pending, SyscallAnswer};
-use crate::call::SupervisedCall;
 use crate::find::LastLink;
 use crate::machine_ports::is_loopback;
 use crate::object::{by_descriptor, errno, is, real};
+use crate::supervised_call::SupervisedCall;
 use crate::tcp::{SocketName, family, inode};
 use broker_protocol::AttemptKind;
 use executor_spec::created::identity_of;
@@ -25,18 +25,42 @@ use policies_guard::{New, ObjectKind};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The port of name servers.
 const DNS: u16 = 53;
 
+/// A refusal of a socket's address. The judge has none of these: it judges names and objects, not who listens.
+enum SocketRefusal<'p> {
+    /// The server at this path belongs neither to the cell nor to the policy.
+    Server(&'p Path),
+    /// Other cells could reach it at an abstract name.
+    AbstractName,
+    /// At an abstract name nobody of the cell listens.
+    NoServer,
+}
+
 impl SupervisedCall<'_> {
+    /// Notes a refusal, and returns the error with which it is answered.
+    fn refuse_socket(&self, refusal: SocketRefusal) -> Errno {
+        match refusal {
+            SocketRefusal::Server(real) => {
+                let target = real.as_os_str().as_bytes();
+                self.note(AttemptKind::Connect, Cause::Network, target);
+                Errno::EACCES
+            }
+            SocketRefusal::AbstractName => Errno::EACCES,
+            // X clients then try the next way, which they do not after `EACCES`.
+            SocketRefusal::NoServer => Errno::ECONNREFUSED,
+        }
+    }
+
     /// `connect`.
     pub(crate) fn connect(&self, socket: i32, address: u64, length: u64) -> Result<SyscallAnswer> {
         let address = self.socket_address(address, length)?;
         self.note_lookup(&address);
         let path = match self.address(&address)? {
-            // Nobody of the cell listens there. X clients then try the next way, which they do not after `EACCES`.
-            SocketAddressKind::Abstract => return Err(Errno::ECONNREFUSED),
+            SocketAddressKind::Abstract => return Err(self.refuse_socket(SocketRefusal::NoServer)),
             SocketAddressKind::Tcp => {
                 return self
                     .connect_tcp(socket, &address)
@@ -62,12 +86,7 @@ impl SupervisedCall<'_> {
         }
         let real = real(&object)?;
         if !self.rules.sockets.may_connect(&object, &real) {
-            self.note(
-                AttemptKind::Connect,
-                Cause::Network,
-                real.as_os_str().as_bytes(),
-            );
-            return Err(Errno::EACCES);
+            return Err(self.refuse_socket(SocketRefusal::Server(&real)));
         }
         let address = UnixAddr::new(by_descriptor(&object).as_str())?;
         // A listener that its program has closed must be closed.
@@ -87,7 +106,9 @@ impl SupervisedCall<'_> {
             return Ok(SyscallAnswer::Value(0));
         }
         let asked = match self.address(&address)? {
-            SocketAddressKind::Abstract => return Err(Errno::EACCES),
+            SocketAddressKind::Abstract => {
+                return Err(self.refuse_socket(SocketRefusal::AbstractName));
+            }
             SocketAddressKind::Tcp => return self.bind_tcp(socket, &address),
             SocketAddressKind::OwnNetwork => {
                 // What programs have closed must not keep an address.

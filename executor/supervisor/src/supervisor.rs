@@ -1,7 +1,6 @@
 //! Handles a supervised call, from the kernel's notification to the answer.
 
 use crate::answer::{Pending, SyscallAnswer};
-use crate::call::{CellState, Notified, SupervisedCall};
 use crate::caller::{CallerThread, KnownProcess, PATH_ONLY};
 use crate::copied_bytes::CopiedBytes;
 use crate::empty_directories::EmptyDirectories;
@@ -12,6 +11,7 @@ use crate::flat::terminals::Terminals;
 use crate::passed_over::PassedOver;
 use crate::rules::AccessRules;
 use crate::settings_locks::SettingsLocks;
+use crate::supervised_call::{CellState, Notified, SupervisedCall};
 use crate::worktrees::Worktrees;
 use broker_protocol::AttemptKind;
 use executor_spec::refusals::{Cause, Refusals};

@@ -1,11 +1,11 @@
 //! Calls on TCP sockets, by which programs use the cell's loopback.
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
 use crate::flat::loopback::Families;
 use crate::kept_sockets::CallersSocket;
 use crate::machine_ports::connect_by_relay;
 use crate::object::errno;
+use crate::supervised_call::SupervisedCall;
 use crate::tcp::{SocketName, TcpSocket, family, inode, number};
 use executor_spec::caller_access::SocketAccess;
 use executor_spec::relay::{self, Purpose};

@@ -8,9 +8,9 @@
 
 use crate::bounds::LINKS;
 use crate::error::{OpenError, SystemError};
-use crate::names::Intent;
 use crate::root::{LOOKING_AT_LINKS, Location, is, kind};
 use crate::worker::FileCall;
+use crate::zone_names::Intent;
 use broker_protocol::{Zone, ZonePath};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, readlinkat};

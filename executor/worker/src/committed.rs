@@ -3,7 +3,7 @@
 //! A name like `.env.test` makes a file a secret by its name alone. A committed file is no secret: whoever has the
 //! repository has it. `HEAD` decides this and not the index, which may contain a secret that somebody added by mistake.
 //!
-//! The index's protected names are reported too, as commands may have changed it (`project/tracked_secrets.rs` of `executor-cell`).
+//! The index's protected names are reported too, as commands may have changed it (`tracked_secrets.rs` of `executor-project`).
 //!
 //! A command may write anything to a repository, but it cannot make this say yes about a file whose content it does not
 //! know: the content's own hash must be in a tree of `HEAD`'s commit, and each object on the way is hashed too.

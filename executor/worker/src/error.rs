@@ -3,7 +3,7 @@
 //! The kind is for programs, the message for people and models: what happened, why, and what to do.
 
 use crate::bounds::{EDITED, HASHED, LINKS, SKIPPED};
-use crate::names::Intent;
+use crate::zone_names::Intent;
 use broker_protocol::{ErrorKind, Failed, TooLarge, Zone, ZonePath};
 use std::io;
 use thiserror::Error;

@@ -8,10 +8,10 @@ use crate::bounds::{AnswerRoom, LINE, PATTERN, SEARCHED, SHOWN, SORTED, TIME};
 use crate::deadline_matcher::DeadlineMatcher;
 use crate::error::{OpenError, SearchPatternError, SystemError, WorkError};
 use crate::glob::{compile, matches_name_or_path, named};
-use crate::names::Intent;
 use crate::root::{LOOKING, Location, READING, is, kind};
 use crate::walk::{Walk, WalkOptions};
 use crate::worker::FileCall;
+use crate::zone_names::Intent;
 use broker_protocol::{
     Grep, GrepSort, Grepped, InPart, ListedKind, Match, MatchLine, Truncated, Unsearched, limit,
 };

@@ -10,9 +10,9 @@
 
 use crate::bounds::IGNORED;
 use crate::content::read_up_to;
-use crate::names::Intent;
 use crate::root::{Location, READING, is};
 use crate::worker::FileCall;
+use crate::zone_names::Intent;
 use broker_protocol::ListedKind;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};

@@ -22,7 +22,7 @@ mod cached_trees;
 mod change_record;
 mod beneath;
 mod tree;
-mod names;
+mod zone_names;
 mod seen;
 mod root;
 mod content;
@@ -31,7 +31,7 @@ mod git_objects;
 mod git_index;
 mod hidden;
 mod committed;
-mod git_settings;
+mod settings_reader;
 mod error;
 
 #[cfg(test)]
@@ -45,7 +45,6 @@ use executor_spec::error::{At, SetupError, SetupPart};
 use executor_spec::worker::{FileToolsSpec, STARTED, WorkerQuestion, WorkerSpec, WorkerTask};
 use executor_sys::process::{self, Fork};
 use executor_sys::{fd, message};
-use names::Names;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::wait::waitpid;
@@ -58,6 +57,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use worker::Worker;
+use zone_names::Names;
 
 fn main() -> ExitCode {
     match run() {
@@ -136,7 +136,7 @@ fn answer_questions(committed: &Committed, socket: &OwnedFd) -> io::Result<()> {
             WorkerQuestion::Settings(texts) => {
                 let settings: Vec<_> = texts
                     .iter()
-                    .map(|text| git_settings::settings(text))
+                    .map(|text| settings_reader::settings(text))
                     .collect();
                 frame::encode_whole(&settings)
             }

@@ -1,9 +1,9 @@
 //! What the judge asks, for file tools: see [`policies_guard::Tree`]. They keep no record of what they have made, so no protected name is
 //! open to them because it is new, and they write no branch of a repository.
 
-use crate::names::Intent;
 use crate::root::{LOOKING_AT_LINKS, Location, OpenRoot};
 use crate::worker::Worker;
+use crate::zone_names::Intent;
 use broker_protocol::Zone;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::fstatat;

@@ -7,9 +7,9 @@
 use crate::bounds::WalkBudget;
 use crate::error::{OpenError, SystemError, WorkError};
 use crate::ignored::IgnoreRules;
-use crate::names::Intent;
 use crate::root::{LISTING, LOOKING, Location, is, kind};
 use crate::worker::FileCall;
+use crate::zone_names::Intent;
 use broker_protocol::{ListedKind, ZonePath};
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;

@@ -2,10 +2,10 @@
 
 use crate::error::{OpenError, WorkError};
 use crate::leased::LeasedFile;
-use crate::names::Names;
 use crate::root::{Location, OpenRoot, OpenRoots};
 use crate::seen::SeenFiles;
 use crate::undo_store::UndoStore;
+use crate::zone_names::Names;
 use broker_protocol::{Failed, FileAnswer, FileReply, Request, Zone, ZonePath};
 use executor_spec::worker::WorkerContext;
 use std::cell::RefCell;

@@ -1,8 +1,8 @@
 //! Makes one tool call for the agent: its approval questions go to the editor's user, its result is returned.
 
 use crate::links::Links;
-use crate::message::failure;
 use crate::permission;
+use crate::rpc_message::failure;
 use agent_client_protocol_schema::v1::{CLIENT_METHOD_NAMES, Error, ErrorCode};
 use broker_protocol::{Channel, ErrorKind, Failed};
 use orchestrator_engine::{

@@ -1,7 +1,7 @@
 //! Files of the project for the agent, by the tools `file_read` and `file_write`.
 
 use crate::calls::AgentCalls;
-use crate::message::failure;
+use crate::rpc_message::failure;
 use agent_client_protocol_schema::v1::{
     Error, ErrorCode, ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest,
     WriteTextFileResponse,

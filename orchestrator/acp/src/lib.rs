@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod message;
+mod rpc_message;
 mod links;
 mod permission;
 mod calls;

@@ -1,6 +1,6 @@
 //! The connections to the editor and the agent, and our own requests to the editor.
 
-use crate::message::{self, MessageKind, RpcMessage};
+use crate::rpc_message::{self, MessageKind, RpcMessage};
 use serde::Serialize;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
@@ -47,7 +47,8 @@ impl Links {
             .borrow_mut()
             .retain(|_, waiting| !waiting.is_closed());
         self.asked.borrow_mut().insert(id.clone(), reply);
-        self.to_editor(message::request(&id, method, params)).await;
+        self.to_editor(rpc_message::request(&id, method, params))
+            .await;
         answer.await.ok().flatten()
     }
 

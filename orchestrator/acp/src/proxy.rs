@@ -3,7 +3,7 @@
 use crate::calls::AgentCalls;
 use crate::files;
 use crate::links::{Links, is_ours};
-use crate::message::{MessageKind, RpcMessage, failure, response};
+use crate::rpc_message::{MessageKind, RpcMessage, failure, response};
 use crate::terminals::AgentTerminals;
 use agent_client_protocol_schema::MethodDispatchError;
 use agent_client_protocol_schema::v1::{

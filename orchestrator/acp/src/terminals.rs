@@ -2,7 +2,7 @@
 
 use crate::calls::{self, AgentCalls};
 use crate::files::absolute;
-use crate::message::failure;
+use crate::rpc_message::failure;
 use agent_client_protocol_schema::v1::{
     CreateTerminalRequest, CreateTerminalResponse, EnvVariable, Error, ErrorCode, SessionId,
     TerminalExitStatus, TerminalId, TerminalOutputResponse,

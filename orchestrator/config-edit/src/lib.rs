@@ -8,7 +8,7 @@ mod yaml;
 mod text;
 pub mod edit;
 pub mod recipes;
-pub mod hook;
+pub mod agent_hook;
 pub mod files;
 pub mod record;
 pub mod project;

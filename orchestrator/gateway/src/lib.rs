@@ -4,7 +4,7 @@
 mod confine;
 mod control;
 pub mod client;
-pub mod ended;
+pub mod decrypted;
 mod relay;
 mod reports;
 mod resolver;

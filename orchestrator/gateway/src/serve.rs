@@ -2,13 +2,13 @@
 
 use crate::confine;
 use crate::control::{ControlError, ControlSocket, ReceivedFrame};
-use crate::ended::{AuthorityError, CertificateRoots, TlsTerminator};
+use crate::decrypted::{AuthorityError, CertificateRoots, Times, TlsTerminator, UseReports};
 use crate::relay::{ProxyError, Relay, RelaySockets, Unannounced, UpstreamProxy};
 use crate::reports::ReportSender;
 use broker_protocol::gateway::{FromGateway, GatewaySpec, SIGNATURE_QUESTION, ToGateway};
-use broker_protocol::{Lease, Network, limit};
+use broker_protocol::{ConnectionVerdict, Lease, Network, limit};
 use nix::sys::prctl;
-use orchestrator_ssh_agent::AgentFilter;
+use orchestrator_ssh_agent::{AgentFilter, AgentRefusal};
 use policies::network;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use std::fs::{File, OpenOptions};
@@ -79,23 +79,31 @@ pub fn serve() -> Result<(), GatewayError> {
         let reports = ReportSender::new(control.socket().try_clone()?)?;
         let (leases, in_force) = watch::channel(Vec::new());
         let tell = reports.clone();
-        let ended =
+        let terminator =
             roots.map(|roots| TlsTerminator::new(&spec, roots, move |frame| tell.send(&frame)));
-        let ended = ended.transpose()?.map(Rc::new);
-        let authority = ended.as_ref().and_then(|ended| ended.authority());
+        let terminator = terminator.transpose()?.map(Rc::new);
+        let authority = terminator
+            .as_ref()
+            .and_then(|terminator| terminator.authority());
         let tell = reports.clone();
         let agent = (!spec.ssh.is_empty()).then(|| {
-            let tell = move |frame| tell.send(&frame);
-            Rc::new(AgentFilter::new(spec.ssh, &spec.known_hosts, tell))
+            let send = move |frame| tell.send(&frame);
+            let refusals = UseReports::new(Times::default(), Rc::new(send.clone()));
+            let report = move |refusal: &AgentRefusal| {
+                let place = (&*refusal.host, refusal.port);
+                let verdict = ConnectionVerdict::RequestRefused;
+                refusals.refuse(Some(refusal.call), place, verdict, refusal.why);
+            };
+            Rc::new(AgentFilter::new(spec.ssh, &spec.known_hosts, send, report))
         });
-        let relay = Relay::new(policy, in_force, reports.clone(), ended.clone(), proxy)
+        let relay = Relay::new(policy, in_force, reports.clone(), terminator.clone(), proxy)
             .with_ports(spec.connect)
             .with_agent(agent.clone());
         reports.send(&FromGateway::Serving(authority));
         tokio::select! {
             served = relay.serve(sockets) => Ok(served?),
             () = reports.write() => Ok(()),
-            heard = hear(control, &leases, (ended.as_deref(), agent.as_deref())) => heard,
+            heard = hear(control, &leases, (terminator.as_deref(), agent.as_deref())) => heard,
         }
     })
 }
@@ -181,12 +189,12 @@ fn read_value(descriptors: Vec<OwnedFd>) -> io::Result<Vec<u8>> {
 pub(crate) async fn hear(
     mut control: ControlSocket,
     leases: &watch::Sender<Vec<Lease>>,
-    (ended, agent): (Option<&TlsTerminator>, Option<&AgentFilter>),
+    (terminator, agent): (Option<&TlsTerminator>, Option<&AgentFilter>),
 ) -> Result<(), GatewayError> {
     let no_agent = || ControlError::OutOfTurn("an agent that nobody wants");
     let deliver = |credential, value| {
-        let ended = ended.ok_or(ControlError::OutOfTurn("a value that nobody wants"))?;
-        ended.value(credential, value);
+        let terminator = terminator.ok_or(ControlError::OutOfTurn("a value that nobody wants"))?;
+        terminator.value(credential, value);
         Ok::<_, GatewayError>(())
     };
     let socket = tokio::net::UnixStream::from_std(control.socket().try_clone()?)?;
@@ -212,8 +220,9 @@ pub(crate) async fn hear(
                     agent.ok_or_else(no_agent)?.answer(question, answer);
                 }
                 ToGateway::Answered { question, answer } => {
-                    let ended = ended.ok_or(ControlError::OutOfTurn("an answer to nobody"))?;
-                    ended.answer(question, answer);
+                    let terminator =
+                        terminator.ok_or(ControlError::OutOfTurn("an answer to nobody"))?;
+                    terminator.answer(question, answer);
                 }
             }
         }

@@ -11,17 +11,16 @@ use crate::known_hosts::KnownHosts;
 use crate::messages::{
     BIND, EXTENSION, FAILURE, IDENTITIES, IDENTITIES_WANTED, RSA_FLAGS, SIGN, SUCCESS,
 };
-use crate::refusals::AgentRefusals;
 use crate::seen::{SeenExchanges, WatchedConnection};
 use crate::signed_data::{LoginData, SignedData};
 use crate::user_agent::{UserAgent, UserAgents, read_message, write_message};
 use crate::wire::{WireReader, put_string};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use broker_protocol::CallId;
 use broker_protocol::gateway::{
     FromGateway, HeldSignature, RequestAnswer, SIGNATURE_QUESTION, SignaturePurpose, SshSpec,
 };
-use broker_protocol::{CallId, ConnectionReport, ConnectionVerdict};
 use ring::digest::{SHA256, digest};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -49,15 +48,26 @@ pub struct AgentFilter {
     agents: UserAgents,
     questions: SignatureQuestions,
     places: Semaphore,
-    refusals: AgentRefusals,
-    tell: Rc<dyn Fn(FromGateway)>,
+    report: Box<dyn Fn(&AgentRefusal)>,
+}
+
+/// A refusal of a program by the agent, with its reason.
+#[derive(Debug)]
+pub struct AgentRefusal<'w> {
+    pub call: CallId,
+    /// The host of the session that the program's connection is bound to; empty without one.
+    pub host: String,
+    pub port: u16,
+    pub why: &'w str,
 }
 
 impl AgentFilter {
+    /// For these keys; `tell` takes questions to the broker, and `report` each refusal.
     pub fn new(
         specs: Vec<SshSpec>,
         known_hosts: &str,
         tell: impl Fn(FromGateway) + 'static,
+        report: impl Fn(&AgentRefusal) + 'static,
     ) -> Self {
         let tell: Rc<dyn Fn(FromGateway)> = Rc::new(tell);
         Self {
@@ -65,10 +75,9 @@ impl AgentFilter {
             known: KnownHosts::parse(known_hosts),
             seen: SeenExchanges::default(),
             agents: UserAgents::new(tell.clone()),
-            questions: SignatureQuestions::new(tell.clone()),
+            questions: SignatureQuestions::new(tell),
             places: Semaphore::new(AT_ONCE),
-            refusals: AgentRefusals::default(),
-            tell,
+            report: Box::new(report),
         }
     }
 
@@ -294,17 +303,12 @@ impl AgentClient<'_> {
             Binding::Bound(bound) => (bound.host.clone(), bound.port),
             Binding::None | Binding::Refused => Default::default(),
         };
-        let kind = (self.call, host.clone(), port, why.to_owned());
-        let count = self.filter.refusals.count(kind)?;
-        let report = ConnectionReport {
+        (self.filter.report)(&AgentRefusal {
+            call: self.call,
             host,
             port,
-            verdict: ConnectionVerdict::RequestRefused,
-            count,
-            why: Some(why.to_owned()),
-            private: None,
-        };
-        (self.filter.tell)(FromGateway::Connected(report.cut()));
+            why,
+        });
         None
     }
 

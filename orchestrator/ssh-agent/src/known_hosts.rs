@@ -3,10 +3,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use broker_protocol::gateway::known_host_name;
 use ring::hmac;
-
-/// Port of a host whose line names none.
-const DEFAULT_PORT: u16 = 22;
 
 #[derive(Debug, Default)]
 pub(super) struct KnownHosts {
@@ -50,10 +48,7 @@ impl KnownHosts {
 
     /// Whether this is a key of the host.
     pub(super) fn is_key_of(&self, host: &str, port: u16, key: &[u8]) -> bool {
-        let name = match port {
-            DEFAULT_PORT => host.to_owned(),
-            _ => format!("[{host}]:{port}"),
-        };
+        let name = known_host_name(host, port);
         let mut lines = self.lines.iter();
         let is_known = lines.any(|line| line.key == key && line.names.has(&name));
         is_known && !self.revoked.iter().any(|revoked| revoked == key)

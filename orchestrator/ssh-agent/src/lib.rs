@@ -8,12 +8,11 @@ mod exchange;
 mod host_signature;
 mod known_hosts;
 mod messages;
-mod refusals;
 mod seen;
 mod signed_data;
 mod user_agent;
 mod wire;
 
 pub use accept::AgentSocket;
-pub use filter::AgentFilter;
+pub use filter::{AgentFilter, AgentRefusal};
 pub use seen::WatchedConnection;

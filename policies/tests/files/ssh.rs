@@ -97,7 +97,10 @@ fn names_are_defined_once_and_allowed_as_those_of_credentials() {
     let (system, user) = (SourceKind::System, SourceKind::User);
     let error = |files: &[(SourceKind, String)]| load(files).unwrap_err().to_string();
     let named = "[profile.dev2]\nssh = ['other']\n".to_owned();
-    assert!(error(&[(user, named)]).contains("neither its file nor an earlier one defines it"));
+    assert!(
+        error(&[(user, named)])
+            .contains("neither its file nor an earlier one defines `[ssh.other]`")
+    );
     let both = [(system, forge("")), (user, forge(""))];
     assert!(error(&both).contains("already defined by System"));
     let list = |name: &str| format!("allowed_credentials = ['{name}']\n");

@@ -31,6 +31,7 @@ executor-spec: broker-protocol policies policies-guard executor-sys
 executor-layers: broker-protocol policies executor-sys executor-spec
 executor-supervisor: broker-protocol policies policies-guard executor-sys executor-spec executor-layers
 executor-cell: broker-protocol policies executor-sys executor-spec executor-layers executor-supervisor
+executor-handles: broker-protocol policies executor-sys executor-spec executor-layers executor-cell
 executor-audit: broker-protocol policies executor-sys
 executor-project: broker-protocol policies policies-guard executor-sys executor-spec executor-layers
 executor-leases: broker-protocol policies policies-guard executor-sys executor-spec executor-layers executor-project executor-audit
@@ -41,7 +42,7 @@ executor-worker: broker-protocol policies policies-guard executor-sys executor-s
 # An ordinary program outside the trusted computing base.
 executor-attack:
 executor-trace:
-executor: broker-protocol policies policies-guard executor-sys executor-spec executor-layers executor-supervisor executor-cell
+executor: broker-protocol policies policies-guard executor-sys executor-spec executor-layers executor-supervisor executor-cell executor-handles
     executor-audit executor-project executor-leases executor-credentials executor-denials executor-peers
 orchestrator-text: broker-protocol policies
 orchestrator-reach: policies
@@ -128,6 +129,7 @@ executor-spec: broker cell worker
 executor-layers: broker cell worker
 executor-supervisor: broker cell
 executor-cell: broker cell
+executor-handles: broker
 executor-audit: broker
 executor-project: broker
 executor-leases: broker
@@ -181,6 +183,7 @@ const DEPENDENCIES: [(&str, &[&str]); 4] = [
             "executor/layers",
             "executor/supervisor",
             "executor/cell",
+            "executor/handles",
             "executor/project",
             "executor/leases",
             "executor/credentials",

@@ -7,8 +7,8 @@
 //! `ENOSYS`.
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
 use crate::object::{errno, is};
+use crate::supervised_call::SupervisedCall;
 use executor_sys::notify::OnExec;
 use executor_sys::socket;
 use nix::Result;

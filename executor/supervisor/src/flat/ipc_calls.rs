@@ -1,7 +1,7 @@
 //! Calls on System V semaphores and message queues, by which programs use those of their call.
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
+use crate::supervised_call::SupervisedCall;
 use executor_sys::ipc_object::IpcKind::{self, Queue, Semaphores};
 use executor_sys::notify::Notification;
 use nix::Result;

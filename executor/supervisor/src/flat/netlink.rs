@@ -6,9 +6,9 @@
 //! way of sending ends with `EPIPE`, so that no program waits for an answer.
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
 use crate::flat::interfaces::{ADDRESS, INDEX, LOOPBACK, MTU, NAME, QUEUE};
 use crate::object::errno;
+use crate::supervised_call::SupervisedCall;
 use crate::tcp::inode;
 use executor_spec::host_pool;
 use executor_sys::notify::OnExec;

@@ -8,9 +8,9 @@
 //! A call on a path elsewhere continues unchanged: whatever its memory contains by then, the caller could have passed at once.
 
 use crate::answer::{SyscallAnswer, errno_of};
-use crate::call::SupervisedCall;
 use crate::find::{LastLink, last_link};
 use crate::object::{by_descriptor, errno, is, real};
+use crate::supervised_call::SupervisedCall;
 use broker_protocol::AttemptKind;
 use executor_spec::refusals::Cause;
 use executor_sys::file;

@@ -1,7 +1,7 @@
 //! Calls on System V shared memory, by which programs use the segments of their call.
 
 use crate::answer::SyscallAnswer;
-use crate::call::SupervisedCall;
+use crate::supervised_call::SupervisedCall;
 use nix::Result;
 use nix::errno::Errno;
 

@@ -14,9 +14,9 @@ mod grepping;
 mod small;
 mod leased;
 
-use crate::names::Names;
 use crate::root::{OpenRoot, OpenRoots};
 use crate::worker::{FileCall, Worker};
+use crate::zone_names::Names;
 use broker_protocol::{
     ErrorKind, Failed, FileRead, FileReply, FileWrite, Read, Request, Written, Zone, ZonePath,
     frame, limit,

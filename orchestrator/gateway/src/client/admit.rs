@@ -2,7 +2,7 @@
 
 use super::company::{CompanyNetwork, CompanyWork};
 use super::tickets::Tickets;
-use crate::ended::{CertificateRoots, HostTls, TlsTerminator};
+use crate::decrypted::{CertificateRoots, HostTls, TlsTerminator};
 use crate::relay::UpstreamProxy;
 use crate::serve::GatewayError;
 use orchestrator_http::ask::{Begin, By, HostOrigin, LoginHosts, NetworkFault};

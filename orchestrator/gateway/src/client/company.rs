@@ -2,7 +2,7 @@
 //! that `lazaret` does not have. The proxy's login comes over it too, when it is first needed.
 
 use crate::control::{ControlError, ControlSocket};
-use crate::ended::{CertificateRoots, TlsTerminator};
+use crate::decrypted::{CertificateRoots, TlsTerminator};
 use crate::relay::UpstreamProxy;
 use crate::reports::ReportSender;
 use crate::serve::{GatewayError, hear};

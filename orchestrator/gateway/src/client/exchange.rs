@@ -2,8 +2,8 @@
 
 use super::admit::ClientNetwork;
 use super::permit::{Permitted, permit};
-use crate::ended::Protocol;
-use crate::ended::limits::HEAD;
+use crate::decrypted::Protocol;
+use crate::decrypted::limits::HEAD;
 use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};

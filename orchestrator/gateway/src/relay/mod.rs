@@ -5,7 +5,7 @@
 //! these are connected to. A cell resolves nothing. The data in a connection is not inspected, so for a host that serves others
 //! under its own name (a CDN, a proxy) a policy can distinguish no further.
 
-use crate::ended::{CarryError, TlsTerminator};
+use crate::decrypted::{CarryError, TlsTerminator};
 use crate::reports::ReportSender;
 use crate::resolver::System;
 pub(crate) use announced::Unannounced;
@@ -123,7 +123,7 @@ pub(crate) struct Relay<R = System> {
     strangers: Pace,
     places: Arc<Semaphore>,
     /// The hosts of credentials, if the session has any.
-    ended: Option<Rc<TlsTerminator>>,
+    terminator: Option<Rc<TlsTerminator>>,
     /// The proxy by which hosts are reached, if the policy names one.
     proxy: Option<UpstreamProxy>,
     /// The ports of this machine that cells reach.
@@ -133,16 +133,16 @@ pub(crate) struct Relay<R = System> {
 }
 
 impl Relay {
-    /// Reaches what `policy` allows and what is leased, through this machine's resolver. Connections to the hosts of `ended` are its.
+    /// Reaches what `policy` allows and what is leased, through this machine's resolver. Connections to the hosts of `terminator` are its.
     pub(crate) fn new(
         policy: WebPolicy,
         leases: watch::Receiver<Vec<Lease>>,
         reports: ReportSender,
-        ended: Option<Rc<TlsTerminator>>,
+        terminator: Option<Rc<TlsTerminator>>,
         proxy: Option<UpstreamProxy>,
     ) -> Self {
         Self {
-            ended,
+            terminator,
             proxy,
             ..Self::with_resolver(CellHosts::new(policy, leases), System, reports)
         }
@@ -159,7 +159,7 @@ impl<R: Resolve + 'static> Relay<R> {
             clients: Pace::default(),
             strangers: Pace::default(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
-            ended: None,
+            terminator: None,
             proxy: None,
             ports: Vec::new(),
             agent: None,
@@ -317,15 +317,15 @@ impl<R: Resolve + 'static> Relay<R> {
         let is_tunnel = wanted.tunnel;
         let first = [&wanted.first[..], &rest].concat();
         let place = &wanted.place;
-        let ended = self.ended.clone();
-        let ended = ended.filter(|ended| {
-            let is_ended = is_tunnel && ended.is_for(place.host(), place.port());
-            is_ended || ended.has_rules(place.host())
+        let terminator = self.terminator.clone();
+        let terminator = terminator.filter(|terminator| {
+            let is_decrypted = is_tunnel && terminator.is_for(place.host(), place.port());
+            is_decrypted || terminator.has_rules(place.host())
         });
         let passes = async {
-            match ended {
-                Some(ended) => {
-                    self.decrypt(&ended, (program, call), host, (first, &wanted))
+            match terminator {
+                Some(terminator) => {
+                    self.decrypt(&terminator, (program, call), host, (first, &wanted))
                         .await
                 }
                 None => {
@@ -393,7 +393,7 @@ impl<R: Resolve + 'static> Relay<R> {
     /// Has a connection to a credential's host carried. `host` is its first connection there; further ones are decided on anew.
     async fn decrypt(
         self: &Rc<Self>,
-        ended: &TlsTerminator,
+        terminator: &TlsTerminator,
         (program, call): (TcpStream, CallId),
         host: TcpStream,
         (first, wanted): (Vec<u8>, &RequestedConnection),
@@ -405,7 +405,7 @@ impl<R: Resolve + 'static> Relay<R> {
             None => relay.connect(&again).await,
         };
         let place = &wanted.place;
-        let carried = ended
+        let carried = terminator
             .carry(
                 (program, call),
                 first,
@@ -446,9 +446,11 @@ impl<R: Resolve + 'static> Relay<R> {
                 let addresses = guard::admit(&policy, &self.resolver, target).await?;
                 return connect::first_of(&addresses).await;
             };
-            let ended = self.ended.as_deref();
+            let terminator = self.terminator.as_deref();
             let judge = PolicyJudge(&policy, &self.resolver);
-            proxy.connect((&judge, &self.resolver), target, ended).await
+            proxy
+                .connect((&judge, &self.resolver), target, terminator)
+                .await
         };
         timeout(Duration::from_secs(CONNECT_S.into()), work)
             .await

@@ -4,7 +4,7 @@
 //! judged as without a proxy, as far as its addresses are known here. Nothing that the proxy answers is believed but that a tunnel
 //! stands, and it is bounded: 16 KiB of heads, 8 of them interim ones, 15 s. Believes the host in a tunnel no more than without a proxy.
 
-use crate::ended::{TlsTerminator, UpstreamLogin};
+use crate::decrypted::{TlsTerminator, UpstreamLogin};
 use crate::relay::connect::{self, ConnectError};
 use crate::relay::place::{Place, PlaceError};
 use crate::relay::proxy_fault::{HEAD_MAX, HEADERS_MAX, INTERIM_MAX, ProxyFault};
@@ -126,17 +126,17 @@ impl TryFrom<&ProxySpec> for UpstreamProxy {
 }
 
 impl UpstreamProxy {
-    /// Connects to a target that `judge` allows, by the proxy or without it. `ended` has the proxy's login.
+    /// Connects to a target that `judge` allows, by the proxy or without it. `terminator` has the proxy's login.
     pub(crate) async fn connect<J: TargetJudge>(
         &self,
         (judge, resolver): (&J, &impl Resolve),
         target: &Target,
-        ended: Option<&TlsTerminator>,
+        terminator: Option<&TlsTerminator>,
     ) -> Result<TcpStream, J::Error> {
         match self.route(judge, resolver, target).await? {
             Route::Direct(addresses) => Ok(connect::first_of(&addresses).await?),
             Route::Tunnel(targets) => {
-                let tunnel = self.first_tunnel(resolver, &targets, ended).await;
+                let tunnel = self.first_tunnel(resolver, &targets, terminator).await;
                 let tunnel = tunnel.map_err(|fault| ConnectError::Proxy {
                     proxy: format!("{}:{}", self.place.host(), self.place.port()),
                     fault,
@@ -201,11 +201,11 @@ impl UpstreamProxy {
         &self,
         resolver: &impl Resolve,
         targets: &[String],
-        ended: Option<&TlsTerminator>,
+        terminator: Option<&TlsTerminator>,
     ) -> Result<TcpStream, ProxyFault> {
         let mut last = ProxyFault::Unreachable("the target has no address".into());
         for target in targets {
-            match self.tunnel(resolver, target, ended).await {
+            match self.tunnel(resolver, target, terminator).await {
                 Ok(tunnel) => return Ok(tunnel),
                 Err(fault) if fault.is_of_address() => last = fault,
                 Err(fault) => return Err(fault),
@@ -219,16 +219,17 @@ impl UpstreamProxy {
         &self,
         resolver: &impl Resolve,
         target: &str,
-        ended: Option<&TlsTerminator>,
+        terminator: Option<&TlsTerminator>,
     ) -> Result<TcpStream, ProxyFault> {
         let Some(credential) = self.login else {
             return self.ask(resolver, target, None).await;
         };
-        let ended = ended.ok_or_else(|| ProxyFault::NoLogin("it is not known".into()))?;
-        let login = ended.login(credential).await;
+        let terminator = terminator.ok_or_else(|| ProxyFault::NoLogin("it is not known".into()))?;
+        let login = terminator.login(credential).await;
         let login = login.map_err(ProxyFault::NoLogin)?;
         match self.ask(resolver, target, Some(&login)).await {
-            Err(ProxyFault::LoginRefused) => match ended.login_after(credential, &login).await {
+            Err(ProxyFault::LoginRefused) => match terminator.login_after(credential, &login).await
+            {
                 Some(next) => self.ask(resolver, target, Some(&next)).await,
                 None => Err(ProxyFault::LoginRefused),
             },

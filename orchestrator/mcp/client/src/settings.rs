@@ -139,7 +139,46 @@ pub enum SettingsError {
     )]
     Name(String),
     #[error("the server `{server}`: {why}")]
-    Server { server: String, why: String },
+    Server { server: String, why: EntryFault },
+}
+
+/// Why the entry of a server is refused.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum EntryFault {
+    #[error("{0}")]
+    Json(String),
+    #[error("it has both the type of a program (stdio) and a `url`")]
+    ProgramWithUrl,
+    #[error("its type is {0:?}, and it has no `url`")]
+    NoUrl(String),
+    #[error("its type is {0:?}; there are stdio, http and sse")]
+    Kind(String),
+    #[error("it has no `command` and no `url`")]
+    Empty,
+    #[error("it is a program and has `headers`")]
+    ProgramWithHeaders,
+    #[error("it has a `url`, and a field that only a program in a cell may have")]
+    UrlInCell,
+    #[error("the header {0:?} cannot be given")]
+    Header(String),
+    #[error("`oauth` has a `clientSecret` and no `clientId`")]
+    SecretWithoutId,
+    #[error("`{key}` has {count} entries; {max} are allowed")]
+    TooMany {
+        key: &'static str,
+        count: usize,
+        max: usize,
+    },
+    #[error("`lazaret.timeoutS` is 1 to {TIMEOUT_MAX_S}, this is {0}")]
+    Timeout(u32),
+    #[error(
+        "a repository cannot choose a profile or hosts; write the server into your own mcp.json"
+    )]
+    WideRepository,
+    #[error(
+        "it wants the variable {0}, which looks like a secret: a repository gets none; write the server into your own mcp.json"
+    )]
+    Secret(String),
 }
 
 #[derive(Deserialize)]
@@ -229,12 +268,12 @@ fn server(
             name.chars().take(2 * NAME_MAX).collect(),
         ));
     }
-    let wrong = |why: String| SettingsError::Server {
+    let wrong = |why| SettingsError::Server {
         server: name.clone(),
         why,
     };
-    let entry: ServerEntry =
-        serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+    let entry: ServerEntry = serde_json::from_value(value)
+        .map_err(|error| wrong(EntryFault::Json(error.to_string())))?;
     if entry.disabled {
         return Ok(None);
     }
@@ -269,30 +308,28 @@ fn server(
 }
 
 /// The kind of an entry: by its type, or else by its fields.
-fn kind(entry: &ServerEntry) -> Result<ServerKind, String> {
+fn kind(entry: &ServerEntry) -> Result<ServerKind, EntryFault> {
     let speech = match (entry.kind.as_deref(), &entry.url) {
         (None | Some("stdio"), None) => return program(entry).map(ServerKind::Program),
         (None | Some("http" | "streamable-http" | "streamableHttp"), Some(_)) => Speech::Http,
         (Some("sse"), Some(_)) => Speech::Sse,
         (Some("stdio"), Some(_)) => {
-            return Err("it has both the type of a program (stdio) and a `url`".into());
+            return Err(EntryFault::ProgramWithUrl);
         }
-        (Some(kind), None) => return Err(format!("its type is {kind:?}, and it has no `url`")),
+        (Some(kind), None) => return Err(EntryFault::NoUrl(kind.to_owned())),
         (Some(kind), Some(_)) => {
-            return Err(format!(
-                "its type is {kind:?}; there are stdio, http and sse"
-            ));
+            return Err(EntryFault::Kind(kind.to_owned()));
         }
     };
     address(entry, speech).map(ServerKind::Address)
 }
 
-fn program(entry: &ServerEntry) -> Result<ServerProgram, String> {
+fn program(entry: &ServerEntry) -> Result<ServerProgram, EntryFault> {
     if entry.command.as_deref().is_none_or(str::is_empty) {
-        return Err("it has no `command` and no `url`".into());
+        return Err(EntryFault::Empty);
     }
     if !entry.headers.is_empty() {
-        return Err("it is a program and has `headers`".into());
+        return Err(EntryFault::ProgramWithHeaders);
     }
     let Ours {
         profile,
@@ -312,7 +349,7 @@ fn program(entry: &ServerEntry) -> Result<ServerProgram, String> {
     })
 }
 
-fn address(entry: &ServerEntry, speech: Speech) -> Result<ServerAddress, String> {
+fn address(entry: &ServerEntry, speech: Speech) -> Result<ServerAddress, EntryFault> {
     let Ours {
         profile,
         project,
@@ -326,13 +363,13 @@ fn address(entry: &ServerEntry, speech: Speech) -> Result<ServerAddress, String>
         || !presets.is_empty()
         || entry.cwd.is_some();
     if entry.command.is_some() || is_cell || !entry.env.is_empty() {
-        return Err("it has a `url`, and a field that only a program in a cell may have".into());
+        return Err(EntryFault::UrlInCell);
     }
     if let Some(name) = entry.headers.keys().find(|name| !is_header(name)) {
-        return Err(format!("the header {name:?} cannot be given"));
+        return Err(EntryFault::Header(name.clone()));
     }
     if entry.oauth.client_secret.is_some() && entry.oauth.client_id.is_none() {
-        return Err("`oauth` has a `clientSecret` and no `clientId`".into());
+        return Err(EntryFault::SecretWithoutId);
     }
     Ok(ServerAddress {
         url: entry.url.clone().unwrap_or_default(),
@@ -362,7 +399,7 @@ fn is_header(name: &str) -> bool {
         && !OURS.contains(&name.to_ascii_lowercase().as_str())
 }
 
-fn check(entry: &ServerEntry) -> Result<(), String> {
+fn check(entry: &ServerEntry) -> Result<(), EntryFault> {
     let bounds = [
         ("args", entry.args.len(), ARGUMENTS_MAX),
         ("env", entry.env.len(), limit::VARIABLES),
@@ -383,18 +420,18 @@ fn check(entry: &ServerEntry) -> Result<(), String> {
         ("lazaret.presets", entry.lazaret.presets.len(), limit::HOSTS),
     ];
     if let Some((key, count, max)) = bounds.into_iter().find(|(_, count, max)| count > max) {
-        return Err(format!("`{key}` has {count} entries; {max} are allowed"));
+        return Err(EntryFault::TooMany { key, count, max });
     }
     match entry.lazaret.timeout_s {
-        Some(seconds) if !(1..=TIMEOUT_MAX_S).contains(&seconds) => Err(format!(
-            "`lazaret.timeoutS` is 1 to {TIMEOUT_MAX_S}, this is {seconds}"
-        )),
+        Some(seconds) if !(1..=TIMEOUT_MAX_S).contains(&seconds) => {
+            Err(EntryFault::Timeout(seconds))
+        }
         Some(_) | None => Ok(()),
     }
 }
 
 /// Accepting a repository's file accepts its commands. Whatever widens access has to be in the user's own file.
-fn check_repository(entry: &ServerEntry) -> Result<(), String> {
+fn check_repository(entry: &ServerEntry) -> Result<(), EntryFault> {
     let Ours {
         profile,
         hosts,
@@ -402,9 +439,7 @@ fn check_repository(entry: &ServerEntry) -> Result<(), String> {
         ..
     } = &entry.lazaret;
     if profile.is_some() || !hosts.is_empty() || !presets.is_empty() {
-        return Err(
-            "a repository cannot choose a profile or hosts; write the server into your own mcp.json".into()
-        );
+        return Err(EntryFault::WideRepository);
     }
     let login = entry
         .oauth
@@ -422,9 +457,7 @@ fn check_repository(entry: &ServerEntry) -> Result<(), String> {
         .flat_map(|text| variables::names(text))
         .find(|name| policies::secret::looks_secret(name.as_ref()))
     {
-        Some(name) => Err(format!(
-            "it wants the variable {name}, which looks like a secret: a repository gets none; write the server into your own mcp.json"
-        )),
+        Some(name) => Err(EntryFault::Secret(name)),
         None => Ok(()),
     }
 }

@@ -67,14 +67,12 @@ fn world(answer: RequestAnswer) -> World {
     let filter = Rc::new_cyclic(|filter: &Weak<AgentFilter>| {
         let (filter, asked, got) = (filter.clone(), asked.clone(), got.clone());
         let refused = refused.clone();
-        AgentFilter::new(vec![spec], &known, move |frame| {
-            if let FromGateway::Connected(report) = frame {
-                assert_eq!(report.verdict, ConnectionVerdict::RequestRefused);
-                report.check().unwrap();
-                let why = report.why.unwrap();
-                refused.borrow_mut().push((report.host, why));
-                return;
-            }
+        let report = move |refusal: &AgentRefusal| {
+            assert_eq!(refusal.call, CALL);
+            let refusal = (refusal.host.clone(), refusal.why.to_owned());
+            refused.borrow_mut().push(refusal);
+        };
+        let tell = move |frame| {
             let (filter, asked, got) = (filter.clone(), asked.clone(), got.clone());
             // The broker answers later.
             tokio::task::spawn_local(async move {
@@ -93,7 +91,8 @@ fn world(answer: RequestAnswer) -> World {
                     | FromGateway::Asked(_) => {}
                 }
             });
-        })
+        };
+        AgentFilter::new(vec![spec], &known, tell, report)
     });
     World {
         filter,

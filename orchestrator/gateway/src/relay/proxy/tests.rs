@@ -1,7 +1,7 @@
 //! A proxy's answers, honest and hostile, and the way that each target takes.
 
 use super::*;
-use crate::ended::{CertificateRoots, Times};
+use crate::decrypted::{CertificateRoots, Times};
 use broker_protocol::gateway::{Attach, CredentialSpec, FromGateway, GatewaySpec};
 use policies::web::WebTable;
 use std::collections::HashMap;
@@ -189,11 +189,14 @@ fn whole(text: &str) -> Vec<Vec<u8>> {
 
 async fn ask(
     proxy: &UpstreamProxy,
-    ended: Option<&TlsTerminator>,
+    terminator: Option<&TlsTerminator>,
 ) -> Result<TcpStream, ProxyFault> {
     let (policy, names) = (policy(ALL), names());
     let of = (&PolicyJudge(&policy, &names), &names);
-    match proxy.connect(of, &target("a.example:443"), ended).await {
+    match proxy
+        .connect(of, &target("a.example:443"), terminator)
+        .await
+    {
         Ok(tunnel) => Ok(tunnel),
         Err(ConnectError::Proxy { fault, .. }) => Err(fault),
         Err(error) => panic!("{error}"),
@@ -351,20 +354,20 @@ fn with_login(answers: &[&str], values: &[&str]) -> (Result<(), ProxyFault>, Vec
             ..Times::default()
         };
         let tell = move |frame: FromGateway| drop(tell.send(frame));
-        let ended =
+        let terminator =
             TlsTerminator::with_times(&spec, CertificateRoots::default(), tell, times).unwrap();
         let mut values = values.iter();
         let deliver = async {
             while let Some(frame) = told.recv().await {
                 assert_eq!(frame, FromGateway::Wanted { credential: 0 });
                 let value = values.next().map(|value| value.as_bytes().to_vec());
-                ended.value(0, value.ok_or_else(|| "its file is gone".to_owned()));
+                terminator.value(0, value.ok_or_else(|| "its file is gone".to_owned()));
             }
             std::future::pending().await
         };
         let proxy = proxy(port, true, &[], Some(0));
         tokio::select! {
-            asked = ask(&proxy, Some(&ended)) => asked.map(|_| ()),
+            asked = ask(&proxy, Some(&terminator)) => asked.map(|_| ()),
             () = deliver => unreachable!(),
         }
     });

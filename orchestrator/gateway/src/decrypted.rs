@@ -1,0 +1,243 @@
+//! Connections to the hosts of credentials and rules: TLS is ended here, each request is read and judged, and where a credential's use says
+//! so, its placeholder becomes its value. What a host answers is searched for the value. See the README, "Connections that are decrypted".
+//!
+//! Comes from the relay after its `CONNECT` was answered; goes to the host by connections that the relay opens. Believes neither the
+//! program nor the host.
+
+use authority::Certifier;
+use broker_protocol::CallId;
+use broker_protocol::gateway::{
+    Attach, Authority, CredentialSpec, FromGateway, GatewaySpec, RequestAnswer,
+};
+use carry::HostConnection;
+use host::DecryptedHost;
+use questions::Questions;
+use rules::Rules;
+use session::CredentialSession;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Display;
+use std::rc::Rc;
+use tokio::net::TcpStream;
+use upstream::Connect;
+use values::{CredentialValues, Value};
+
+mod carry;
+mod session;
+mod exchange;
+mod head;
+mod uses;
+mod attach;
+mod signed;
+mod refusal;
+mod rules;
+mod values;
+mod answer;
+mod search;
+mod websocket;
+mod upstream;
+mod authority;
+pub mod hello;
+mod framing;
+mod streams;
+mod tasks;
+mod host;
+mod reports;
+mod held;
+mod held_body;
+mod questions;
+pub(crate) mod limits;
+
+pub use authority::AuthorityError;
+pub use carry::CarryError;
+pub use limits::Times;
+pub(crate) use reports::UseReports;
+pub use upstream::CertificateRoots;
+pub(crate) use upstream::{HostTls, Protocol};
+
+pub struct UpstreamLogin(Rc<Value>);
+
+impl UpstreamLogin {
+    pub fn bytes(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+/// Ends TLS for the hosts of a session's credentials. Needs a local runtime.
+pub struct TlsTerminator {
+    session: Rc<CredentialSession>,
+}
+
+impl TlsTerminator {
+    /// For this session, with `roots` to verify hosts by; `tell` takes questions for values and reports.
+    ///
+    /// # Errors
+    /// The authority cannot be made, or is none of ours.
+    pub fn new(
+        spec: &GatewaySpec,
+        roots: CertificateRoots,
+        tell: impl Fn(FromGateway) + 'static,
+    ) -> Result<Self, AuthorityError> {
+        Self::with_times(spec, roots, tell, Times::default())
+    }
+
+    /// The same with other limits in time, as tests want them.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn with_times(
+        spec: &GatewaySpec,
+        roots: CertificateRoots,
+        tell: impl Fn(FromGateway) + 'static,
+        times: Times,
+    ) -> Result<Self, AuthorityError> {
+        let tell: Rc<dyn Fn(FromGateway)> = Rc::new(tell);
+        let reports = UseReports::new(times, tell.clone());
+        let hosts = hosts_of(spec, &reports);
+        let ruled = spec.rules.iter().flatten().map(|rule| &*rule.host);
+        let names: BTreeSet<&str> = ruled.chain(hosts.keys().map(|(host, _)| &**host)).collect();
+        let certifier = match &spec.authority {
+            Some(authority) => Some(Certifier::of(authority.clone())?),
+            None if names.is_empty() => None,
+            None => Some(Certifier::new(names.into_iter())?),
+        };
+        let session = CredentialSession {
+            values: CredentialValues::new(spec.credentials.len(), times, tell.clone()),
+            credentials: spec.credentials.clone(),
+            questions: Questions::new(tell),
+            reports,
+            times,
+            tls: Rc::new(HostTls::new(roots)),
+            certifier,
+            hosts,
+            rules: spec.rules.clone(),
+        };
+        Ok(Self {
+            session: Rc::new(session),
+        })
+    }
+
+    /// Whether tunnels to this place are for [`TlsTerminator::carry`]: a credential or a rule names it. The host is in canonical form.
+    pub fn is_for(&self, host: &str, port: u16) -> bool {
+        self.session.hosts.contains_key(&(host.to_owned(), port)) || self.has_rules(host)
+    }
+
+    /// Whether rules decide on the requests to a host: then those are for [`TlsTerminator::carry`] that come without a tunnel, too.
+    pub fn has_rules(&self, host: &str) -> bool {
+        self.session.has_rules(host)
+    }
+
+    /// The authority that cells have to believe, and that a successor needs.
+    pub fn authority(&self) -> Option<Authority> {
+        let certifier = self.session.certifier.as_ref()?;
+        Some(certifier.public().clone())
+    }
+
+    /// Takes the value of a credential from the broker, or why there is none.
+    pub fn value(&self, credential: u16, value: Result<Vec<u8>, String>) {
+        let CredentialSession {
+            credentials,
+            values,
+            hosts,
+            ..
+        } = &*self.session;
+        let is_key = |spec: &CredentialSpec| spec.attach == Attach::Aws;
+        match credentials.get(usize::from(credential)).is_some_and(is_key) {
+            true => values.deliver_key(credential, value),
+            false => values.deliver(credential, value),
+        }
+        for host in hosts.values() {
+            if host.credentials.contains(&credential) {
+                host.learn(credentials, values);
+            }
+        }
+    }
+
+    /// Takes the answer to a question about a request.
+    pub fn answer(&self, question: u32, answer: RequestAnswer) {
+        self.session.questions.answer(question, answer);
+    }
+
+    /// The proxy's login, which the broker is asked for when it is first needed.
+    ///
+    /// # Errors
+    /// Why there is none, for people.
+    pub async fn login(&self, credential: u16) -> Result<UpstreamLogin, String> {
+        self.session.values.get(credential).await.map(UpstreamLogin)
+    }
+
+    /// The login that follows one that the proxy has refused, if its source has another.
+    pub async fn login_after(
+        &self,
+        credential: u16,
+        refused: &UpstreamLogin,
+    ) -> Option<UpstreamLogin> {
+        let next = self.session.values.after(credential, &refused.0).await;
+        next.map(UpstreamLogin)
+    }
+
+    /// Reports the uses that were counted and not yet reported: for the end of a session.
+    pub fn flush(&self) {
+        self.session.reports.flush();
+    }
+
+    /// Carries a connection of a program, of this call, to a place that [`TlsTerminator::is_for`] names, until it ends. `first` was read from it already;
+    /// `connect` opens a connection to the place, as the relay's rules allow. Without TLS a credential is never used; what comes passes as it
+    /// is, unless rules name the host. Dropped, it ends all that belongs to the connection.
+    ///
+    /// # Errors
+    /// Why it ended before its time.
+    pub async fn carry<C, E>(
+        &self,
+        (program, call): (TcpStream, CallId),
+        first: Vec<u8>,
+        (host, port): (&str, u16),
+        connect: C,
+    ) -> Result<(), CarryError>
+    where
+        C: AsyncFn() -> Result<TcpStream, E> + 'static,
+        E: Display + 'static,
+    {
+        let connect = Rc::new(connect);
+        let connect: Connect = Rc::new(move || {
+            let connect = connect.clone();
+            Box::pin(async move { connect().await.map_err(|error| error.to_string()) })
+        });
+        let Some(host) = self.session.host(host, port) else {
+            return Err(CarryError::Host {
+                place: format!("{host}:{port}"),
+                why: "it is the host of no credential and no rule".into(),
+            });
+        };
+        let connection = HostConnection::new(self.session.clone(), host, connect, call);
+        connection.carry(program, first).await
+    }
+}
+
+/// The hosts that credentials name. An entry that is no place is never connected to.
+fn hosts_of(
+    spec: &GatewaySpec,
+    reports: &Rc<UseReports>,
+) -> HashMap<(String, u16), Rc<DecryptedHost>> {
+    let mut hosts: HashMap<(String, u16), DecryptedHost> = HashMap::new();
+    for (credential, one) in (0u16..).zip(&spec.credentials) {
+        for place in &one.hosts {
+            let Some((host, port)) = place.rsplit_once(':') else {
+                continue;
+            };
+            let (host, Ok(port)) = (host.to_ascii_lowercase(), port.parse()) else {
+                continue;
+            };
+            let ended = hosts.entry((host.clone(), port)).or_insert_with(|| {
+                let rules = Rules::of(&spec.rules, &host);
+                DecryptedHost::new(host, port, rules, reports.clone())
+            });
+            if !ended.credentials.contains(&credential) {
+                ended.credentials.push(credential);
+            }
+        }
+    }
+    hosts
+        .into_iter()
+        .map(|(place, host)| (place, Rc::new(host)))
+        .collect()
+}

@@ -1,0 +1,72 @@
+//! A host whose connections are decrypted: its credentials, and the values that its answers are searched for.
+
+use super::refusal::RequestRefusal;
+use super::reports::UseReports;
+use super::rules::Rules;
+use super::search::Needles;
+use super::values::CredentialValues;
+use broker_protocol::ConnectionVerdict;
+use broker_protocol::gateway::{CredentialSpec, CredentialVerdict};
+use std::cell::RefCell;
+use std::rc::Rc;
+pub(super) struct DecryptedHost {
+    pub host: String,
+    pub port: u16,
+    /// By their places in the session's credentials.
+    pub credentials: Vec<u16>,
+    pub rules: Rules,
+    pub reports: Rc<UseReports>,
+    needles: RefCell<Rc<Needles>>,
+}
+
+impl DecryptedHost {
+    pub(super) fn new(host: String, port: u16, rules: Rules, reports: Rc<UseReports>) -> Self {
+        Self {
+            rules,
+            host,
+            port,
+            credentials: Vec::new(),
+            reports,
+            needles: RefCell::default(),
+        }
+    }
+    pub(super) fn place(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+    pub(super) fn count(&self, credential: u16, method: &str, verdict: CredentialVerdict) {
+        let place = (&*self.host, self.port);
+        self.reports.count(credential, place, method, verdict);
+        if verdict == CredentialVerdict::Echoed {
+            let why = format!(
+                "the answer of {} contained the value of a credential, and was cut off before it",
+                self.place()
+            );
+            self.reports
+                .refuse(None, place, ConnectionVerdict::RequestRefused, &why);
+        }
+    }
+
+    /// Tells the people who run the command of a refusal, if it is one that they can do something about.
+    pub(super) fn tell(&self, refusal: &RequestRefusal) {
+        if let Some(verdict) = refusal.verdict() {
+            let place = (&*self.host, self.port);
+            self.reports
+                .refuse(None, place, verdict, &refusal.to_string());
+        }
+    }
+
+    /// The values that its answers are searched for at present.
+    pub(super) fn needles(&self) -> Rc<Needles> {
+        self.needles.borrow().clone()
+    }
+
+    /// Takes over the values that are known now.
+    pub(super) fn learn(&self, all: &[CredentialSpec], values: &CredentialValues) {
+        let known = self.credentials.iter().flat_map(|&credential| {
+            let placeholder = &all[usize::from(credential)].placeholder;
+            let known = values.known(credential).into_iter();
+            known.map(|value| (value, placeholder.clone()))
+        });
+        *self.needles.borrow_mut() = Rc::new(Needles::new(known.collect()));
+    }
+}

@@ -1,0 +1,452 @@
+//! Searches what a host sends for the values of credentials: verbatim, in base64 at its three alignments, in hex, each also
+//! percent-encoded, and across the borders of what arrives together.
+//!
+//! The last word of what has arrived is held until more arrives, so that a host that sends byte by byte does not give away all but the
+//! last one. Whether it is the beginning of a value does not count: a program sees where parts of an answer end, and could have a host
+//! send one guess after another for each byte. So only a whole value shows, by the end of the stream. A host that says no more for a
+//! moment gets its word passed on, for the sake of whoever waits for it; the value is still found when the rest comes. Other
+//! encodings, and parts of a value, are not found.
+
+use super::limits::SEARCHED;
+use super::values::Value;
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use hyper::body::Bytes;
+use hyper::header::{HeaderMap, HeaderValue};
+use memchr::memmem::Finder;
+use orchestrator_http::percent;
+use std::rc::Rc;
+use zeroize::Zeroizing;
+
+/// How many bytes one byte has when it is percent-encoded.
+const ESCAPED: usize = 3;
+
+/// The longest end of a word that is held: a value of [`SEARCHED`] bytes in hex, percent-encoded.
+const HELD: usize = ESCAPED * 2 * SEARCHED;
+/// What ends a message without ending a line, and is in no encoded form of a value.
+const CLOSING: &[u8] = b"\"}])>;,";
+
+/// The values of one host's credentials, in all forms that are searched for.
+#[derive(Default)]
+pub(super) struct Needles {
+    forms: Vec<Finder<'static>>,
+    /// The whole values, each with the placeholder that stands for it.
+    values: Vec<(Rc<Value>, String)>,
+    longest: usize,
+    /// Whether a value has a byte of [`CLOSING`], so that these end no word.
+    closing_is_word: bool,
+}
+
+impl Needles {
+    pub(super) fn new(values: Vec<(Rc<Value>, String)>) -> Self {
+        let mut forms: Vec<Zeroizing<Vec<u8>>> = Vec::new();
+        for bytes in values.iter().flat_map(|(value, _)| value.secrets()) {
+            let bytes = &bytes[bytes.len().saturating_sub(SEARCHED)..];
+            for form in forms_of(bytes) {
+                if !forms.contains(&form) {
+                    forms.push(form);
+                }
+            }
+        }
+        let closing_is_word = values
+            .iter()
+            .flat_map(|(value, _)| value.secrets())
+            .any(|bytes| bytes.iter().any(|byte| CLOSING.contains(byte)));
+        Self {
+            longest: forms.iter().map(|form| form.len()).max().unwrap_or(0),
+            forms: forms
+                .iter()
+                .map(|form| Finder::new(&**form).into_owned())
+                .collect(),
+            closing_is_word,
+            values,
+        }
+    }
+
+    /// Whether `bytes` contain a value.
+    pub(super) fn are_in(&self, bytes: &[u8]) -> bool {
+        if self.forms.is_empty() {
+            return false;
+        }
+        let any = |bytes: &[u8]| self.forms.iter().any(|form| form.find(bytes).is_some());
+        any(bytes)
+            || escaped_part(bytes, self.longest)
+                .is_some_and(|part| any(&Zeroizing::new(percent::decoded(part))))
+    }
+
+    /// How many bytes of a word `bytes` end with. It depends on them alone.
+    fn last_word(&self, bytes: &[u8]) -> usize {
+        let is_word = |byte: &&u8| {
+            byte.is_ascii_graphic() && (self.closing_is_word || !CLOSING.contains(byte))
+        };
+        match self.forms.is_empty() {
+            true => 0,
+            false => bytes.iter().rev().take(HELD).take_while(is_word).count(),
+        }
+    }
+
+    /// Puts placeholders in the place of values in headers.
+    pub(super) fn clean(&self, headers: &mut HeaderMap) {
+        for value in headers.values_mut() {
+            if self.are_in(value.as_bytes()) {
+                *value = self.cleaned(value);
+            }
+        }
+        let names: Vec<_> = headers
+            .keys()
+            .filter(|name| self.name_holds(name.as_str()))
+            .cloned()
+            .collect();
+        for name in names {
+            headers.remove(name);
+        }
+    }
+
+    fn name_holds(&self, name: &str) -> bool {
+        let mut secrets = self.values.iter().flat_map(|(value, _)| value.secrets());
+        secrets.any(|bytes| {
+            let lower = Zeroizing::new(bytes.to_ascii_lowercase());
+            memchr::memmem::find(name.as_bytes(), &lower).is_some()
+        })
+    }
+
+    fn cleaned(&self, header: &HeaderValue) -> HeaderValue {
+        let mut bytes = header.as_bytes().to_vec();
+        let values = self.values.iter().flat_map(|(value, placeholder)| {
+            let secrets = value.secrets();
+            secrets.map(move |secret| (secret, placeholder))
+        });
+        for (secret, placeholder) in values {
+            let mut from = 0;
+            while let Some(at) = memchr::memmem::find(&bytes[from..], secret) {
+                let at = from + at;
+                bytes.splice(at..at + secret.len(), placeholder.bytes());
+                from = at + placeholder.len();
+            }
+        }
+        if self.are_in(&bytes) {
+            // Encoded: nothing of it stays.
+            bytes = self
+                .values
+                .first()
+                .map_or_else(Vec::new, |(_, placeholder)| placeholder.clone().into());
+        }
+        HeaderValue::from_bytes(&bytes).unwrap_or(HeaderValue::from_static(""))
+    }
+}
+
+fn forms_of(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
+    let hex = |upper: bool| {
+        let digit = |nibble: u8| {
+            let digit = char::from_digit(nibble.into(), 16).unwrap_or('0');
+            (if upper {
+                digit.to_ascii_uppercase()
+            } else {
+                digit
+            }) as u8
+        };
+        Zeroizing::new(
+            value
+                .iter()
+                .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+                .collect::<Vec<u8>>(),
+        )
+    };
+    let mut forms = vec![Zeroizing::new(value.to_vec()), hex(false), hex(true)];
+    for before in 0..3 {
+        let padded = Zeroizing::new([&[0; 2][..before], value].concat());
+        // Digits that depend on the bytes around the value are left out.
+        let (first, last) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
+        for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+            let encoded = Zeroizing::new(engine.encode(&*padded));
+            forms.push(Zeroizing::new(encoded.as_bytes()[first..last].to_vec()));
+        }
+    }
+    forms
+}
+
+/// The part of `bytes` in which an encoded form of at most `longest` bytes can be: around the escapes.
+fn escaped_part(bytes: &[u8], longest: usize) -> Option<&[u8]> {
+    let is_escape = |at: &usize| percent::escape(&bytes[*at..]).is_some();
+    let first = memchr::memchr_iter(b'%', bytes).find(is_escape)?;
+    let last = memchr::memrchr_iter(b'%', bytes).find(is_escape)?;
+    let end = (last + ESCAPED + longest).min(bytes.len());
+    Some(&bytes[first.saturating_sub(longest)..end])
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ValueFound;
+
+/// The search of one stream.
+#[derive(Default)]
+pub(super) struct StreamSearch {
+    /// What has arrived last, in which a value may begin.
+    tail: Vec<u8>,
+    /// How much of its end is not passed on yet.
+    held: usize,
+}
+
+impl StreamSearch {
+    /// The bytes that may be passed on, once `next` has arrived.
+    ///
+    /// # Errors
+    /// A value: nothing more may be passed on.
+    pub(super) fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, ValueFound> {
+        let before = self.tail.len();
+        self.tail.extend_from_slice(&next[..next.len().min(HELD)]);
+        if needles.are_in(&self.tail) || needles.are_in(&next) {
+            return Err(ValueFound);
+        }
+        self.tail.truncate(before);
+        let held = self.take_held();
+        let mut passed = match held.is_empty() {
+            true => next,
+            false => [held, next].concat().into(),
+        };
+        let kept = passed.len().min(HELD);
+        self.tail.extend_from_slice(&passed[passed.len() - kept..]);
+        self.tail.drain(..self.tail.len().saturating_sub(HELD));
+        self.held = needles.last_word(&passed);
+        passed.truncate(passed.len() - self.held);
+        Ok(passed)
+    }
+
+    fn take_held(&mut self) -> Bytes {
+        let held = self.tail.split_off(self.tail.len() - self.held);
+        self.held = 0;
+        held.into()
+    }
+
+    /// The bytes that are held, for a program that has waited for more, or at the end of the stream. The search goes on behind them.
+    pub(super) fn release(&mut self) -> Bytes {
+        let held = &self.tail[self.tail.len() - self.held..];
+        self.held = 0;
+        Bytes::copy_from_slice(held)
+    }
+
+    /// How many bytes are held.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decrypted::limits::Times;
+    use crate::decrypted::values::CredentialValues;
+
+    const VALUE: &str = "gho_s3cr3t/With+Odd~chars-9";
+    const PLACEHOLDER: &str = "gho_PLACEHOLDERPLACEHOLDER";
+
+    fn needles(value: &str) -> Needles {
+        let values = CredentialValues::new(1, Times::default(), Rc::new(|_| {}));
+        values.deliver(0, Ok(value.into()));
+        let known = values.known(0).into_iter();
+        Needles::new(known.map(|value| (value, PLACEHOLDER.to_owned())).collect())
+    }
+
+    fn hex(text: &str, upper: bool) -> String {
+        text.bytes()
+            .map(|byte| {
+                if upper {
+                    format!("{byte:02X}")
+                } else {
+                    format!("{byte:02x}")
+                }
+            })
+            .collect()
+    }
+
+    fn escaped(text: &str, all: bool) -> String {
+        text.chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() && !all {
+                    c.to_string()
+                } else {
+                    format!("%{:02x}", c as u32)
+                }
+            })
+            .collect()
+    }
+
+    fn encodings() -> Vec<String> {
+        let mut all = vec![
+            VALUE.to_owned(),
+            hex(VALUE, false),
+            hex(VALUE, true),
+            escaped(VALUE, false),
+            escaped(VALUE, true),
+            escaped(VALUE, true).to_uppercase(),
+        ];
+        for before in ["", "a", "ab", "abc", "x-access-token:"] {
+            for after in ["", "z", "zz"] {
+                let text = format!("{before}{VALUE}{after}");
+                for encoded in [STANDARD_NO_PAD.encode(&text), URL_SAFE_NO_PAD.encode(&text)] {
+                    all.push(escaped(&encoded, false));
+                    all.push(encoded);
+                }
+            }
+        }
+        all
+    }
+
+    /// What passes of a text that arrives in parts, until the value is found.
+    fn passed(needles: &Needles, text: &[u8], part: usize) -> Result<Vec<u8>, Vec<u8>> {
+        let (mut search, mut out) = (StreamSearch::default(), Vec::new());
+        for part in text.chunks(part) {
+            match search.pass(needles, Bytes::copy_from_slice(part)) {
+                Ok(bytes) => out.extend_from_slice(&bytes),
+                Err(ValueFound) => return Err(out),
+            }
+        }
+        out.extend_from_slice(&search.release());
+        Ok(out)
+    }
+
+    #[test]
+    fn every_encoding_is_found_across_every_border_and_nothing_of_it_passes() {
+        let needles = needles(VALUE);
+        for encoded in encodings() {
+            let text = format!("before {encoded} after");
+            for part in [1, 2, 3, 5, 7, 16, 1000] {
+                let out = passed(&needles, text.as_bytes(), part).unwrap_err();
+                // In base64 the digits at the borders depend on other bytes too.
+                assert!(out.len() <= "before ".len() + 24, "{encoded} {part}");
+                assert!(!String::from_utf8_lossy(&out).contains("s3cr3t"));
+            }
+        }
+    }
+
+    #[test]
+    fn text_without_a_value_passes_unchanged() {
+        let needles = needles(VALUE);
+        let partial = &VALUE[..VALUE.len() - 1];
+        let mut text = format!(
+            "{partial} {} % %4 %zz {PLACEHOLDER} ",
+            escaped(partial, true)
+        );
+        text += &text.repeat(50);
+        text += partial;
+        for end in ["", "%", "%4", "%g"] {
+            let text = format!("{text}{end}");
+            for part in [1, 2, 3, 7, 64, 100_000] {
+                let out = passed(&needles, text.as_bytes(), part);
+                assert_eq!(out.as_deref(), Ok(text.as_bytes()), "{part}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_held_of_lines_and_messages() {
+        let needles = needles(VALUE);
+        for text in [
+            "data: {\"delta\": \"hello\"}\n\n",
+            "[1,{\"a\":\"b\"}]",
+            "<p>x</p>",
+        ] {
+            let mut search = StreamSearch::default();
+            assert_eq!(search.pass(&needles, text.into()), Ok(text.into()));
+            assert_eq!(search.held(), 0, "{text}");
+        }
+        let mut search = StreamSearch::default();
+        let none = Needles::new(Vec::new());
+        assert_eq!(search.pass(&none, "no line".into()), Ok("no line".into()));
+    }
+
+    /// Somebody who guesses has a host send one guess after another, and sees where the parts of its answer end.
+    #[test]
+    fn beginning_of_a_value_is_held_as_any_other_word_is() {
+        let needles = needles(VALUE);
+        for encoded in encodings() {
+            for length in 1..encoded.len() - 8 {
+                let guess = &encoded[..length];
+                let wrong = format!("{}~", &encoded[..length - 1]);
+                let [right, wrong] = [guess, &wrong].map(|guess| {
+                    let mut search = StreamSearch::default();
+                    let passed = search.pass(&needles, format!("a {guess}").into());
+                    let passed = passed.map(|bytes| bytes.len());
+                    let next = search.pass(&needles, "~ b".into()).map(|bytes| bytes.len());
+                    (passed, next, search.held())
+                });
+                assert_eq!(right, wrong, "{guess}");
+            }
+        }
+    }
+
+    #[test]
+    fn value_is_found_after_a_pause_within_it() {
+        let needles = needles(VALUE);
+        let mut search = StreamSearch::default();
+        let (begin, end) = VALUE.split_at(9);
+        let passed = search.pass(&needles, format!("a {begin}").into());
+        assert_eq!(passed, Ok("a ".into()));
+        assert_eq!(search.release(), begin);
+        assert_eq!(search.held(), 0);
+        assert_eq!(
+            search.pass(&needles, end.to_owned().into()),
+            Err(ValueFound)
+        );
+    }
+
+    #[test]
+    fn value_with_a_closing_byte_is_held_as_a_whole() {
+        let value = "p4ss;w0rd)of}many";
+        let needles = needles(value);
+        let out = passed(&needles, format!("a {value} b").as_bytes(), 1);
+        assert_eq!(out, Err(b"a ".to_vec()));
+    }
+
+    #[test]
+    fn a_long_value_is_found_by_its_end_and_little_is_held() {
+        let mut state = 1u32;
+        let value: String = (0..4000)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                char::from(b'a' + u8::try_from((state >> 16) % 26).unwrap())
+            })
+            .collect();
+        let needles = needles(&value);
+        for encoded in [value.clone(), hex(&value, false), escaped(&value, true)] {
+            let text = format!("x{encoded}y");
+            assert!(passed(&needles, text.as_bytes(), 100).is_err());
+        }
+        let mut search = StreamSearch::default();
+        for part in escaped(&value[..3999], true).as_bytes().chunks(50) {
+            search.pass(&needles, Bytes::copy_from_slice(part)).unwrap();
+            assert!(search.held() <= HELD && search.tail.len() <= HELD);
+        }
+    }
+
+    #[test]
+    fn headers_get_the_placeholder() {
+        let needles = needles(VALUE);
+        let mut headers = HeaderMap::new();
+        let set = [
+            (
+                "location",
+                format!("https://a.example/?t={VALUE}&u={VALUE}"),
+                format!("https://a.example/?t={PLACEHOLDER}&u={PLACEHOLDER}"),
+            ),
+            (
+                "x-hex",
+                format!("a {}", hex(VALUE, true)),
+                PLACEHOLDER.into(),
+            ),
+            ("x-url", escaped(VALUE, true), PLACEHOLDER.into()),
+            (
+                "x-basic",
+                STANDARD_NO_PAD.encode(format!("u:{VALUE}")),
+                PLACEHOLDER.into(),
+            ),
+            ("x-other", "unchanged".into(), "unchanged".into()),
+        ];
+        for (name, value, _) in &set {
+            headers.insert(*name, value.parse().unwrap());
+        }
+        needles.clean(&mut headers);
+        for (name, _, want) in &set {
+            assert_eq!(headers[*name], want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Limits of connections that are decrypted.
+
+use crate::world::*;
+use hyper::Request;
+use orchestrator_gateway::decrypted::{CarryError, Times};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const GOAWAY: u8 = 7;
+
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// Sends frames after the preface and reads until the end. The code of `GOAWAY`, if there was one.
+async fn flood(world: &World, frames: impl Iterator<Item = Vec<u8>>) -> Option<u32> {
+    let stream = world.tls(&[HTTP2]).await;
+    let (mut read, mut write) = tokio::io::split(stream);
+    write.write_all(PREFACE).await.unwrap();
+    write.write_all(&frame(4, 0, 0, &[])).await.unwrap();
+    let reading = tokio::task::spawn_local(async move {
+        let mut bytes = Vec::new();
+        let _ = read.read_to_end(&mut bytes).await;
+        bytes
+    });
+    for frame in frames {
+        if write.write_all(&frame).await.is_err() {
+            break;
+        }
+    }
+    let _ = write.flush().await;
+    let bytes = reading.await.unwrap();
+    let mut rest = &bytes[..];
+    while rest.len() >= 9 {
+        let length = usize::from(rest[0]) << 16 | usize::from(rest[1]) << 8 | usize::from(rest[2]);
+        if rest[3] == GOAWAY {
+            let code = rest[13..17].try_into().unwrap();
+            return Some(u32::from_be_bytes(code));
+        }
+        rest = rest.get(9 + length..)?;
+    }
+    None
+}
+
+/// `:method GET`, `:scheme https`, `:path /`, `:authority a.example`, in HPACK.
+fn head() -> Vec<u8> {
+    [&[0x82, 0x87, 0x84, 0x41, 9], &b"a.example"[..]].concat()
+}
+
+#[test]
+fn streams_that_are_reset_at_once_end_the_connection() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let resets = (0..5000u32).map(|n| {
+            let stream = 2 * n + 1;
+            [
+                frame(1, 5, stream, &head()),
+                frame(3, 0, stream, &8u32.to_be_bytes()),
+            ]
+            .concat()
+        });
+        assert_eq!(flood(&world, resets).await, Some(11), "ENHANCE_YOUR_CALM");
+        assert!(world.seen.borrow().len() < 200);
+    });
+}
+
+#[test]
+fn endless_head_ends_the_connection() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let first = frame(1, 1, 1, &head());
+        // A header that is not indexed, again and again: the head has no end.
+        let more = [&[0x00, 1, b'x', 100], &[b'y'; 100][..]].concat();
+        let more = (0..5000).map(move |_| frame(9, 0, 1, &more.repeat(100)));
+        let code = flood(&world, std::iter::once(first).chain(more)).await;
+        assert!(code.is_some());
+        assert!(world.seen.borrow().is_empty());
+    });
+}
+
+#[test]
+fn settings_without_end_take_no_memory_and_the_connection_goes_on_or_ends() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let settings = (0..20_000).map(|_| frame(4, 0, 0, &[0, 4, 0, 1, 0, 0]));
+        let end = std::iter::once(frame(7, 0, 0, &[0; 8]));
+        flood(&world, settings.chain(end)).await;
+        assert!(world.seen.borrow().is_empty());
+    });
+}
+
+#[test]
+fn more_streams_than_the_limit_wait_or_are_refused() {
+    local(async {
+        let world = World::new(Setup {
+            handler: handler(|_| async { std::future::pending().await }),
+            ..Setup::default()
+        })
+        .await;
+        let mut http2 = world.http2().await;
+        let requests: Vec<_> = (0..200)
+            .map(|_| {
+                let request = Request::get("https://a.example/x");
+                tokio::task::spawn_local(http2.send_request(request.body(full("")).unwrap()))
+            })
+            .collect();
+        until(|| world.seen.borrow().len() >= 100).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(world.seen.borrow().len(), 100);
+        drop(requests);
+    });
+}
+
+#[test]
+fn a_head_has_at_most_64_kib() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let long = |length| format!("X-Long: {}\r\n", "x".repeat(length));
+        let answer = world.get("/x", &long(60_000)).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let answer = world.get("/x", &long(70_000)).await;
+        assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+        let many = "X: y\r\n".repeat(101);
+        let answer = world.get("/x", &many).await;
+        assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+        assert_eq!(world.seen.borrow().len(), 1);
+    });
+}
+
+fn short() -> Setup {
+    Setup {
+        times: Times {
+            begin: Duration::from_millis(200),
+            idle: Duration::from_millis(500),
+            ..Times::default()
+        },
+        ..Setup::default()
+    }
+}
+
+async fn wait(world: &World) {
+    until(|| world.carried.get() > 0).await;
+}
+
+#[test]
+fn a_connection_that_begins_with_nothing_ends() {
+    local(async {
+        let world = World::new(short()).await;
+        let _stream = world.tunnel("a.example:443").await;
+        wait(&world).await;
+        assert!(matches!(world.errors.borrow()[..], [CarryError::Gone]));
+    });
+}
+
+#[test]
+fn half_a_hello_ends() {
+    local(async {
+        let world = World::new(short()).await;
+        let mut stream = world.tunnel("a.example:443").await;
+        stream.write_all(&[0x16, 3, 1, 1, 0, 1]).await.unwrap();
+        wait(&world).await;
+        assert!(matches!(world.errors.borrow()[..], [CarryError::Hello(_)]));
+    });
+}
+
+#[test]
+fn half_a_head_ends_before_the_connection_is_idle() {
+    local(async {
+        let mut setup = short();
+        setup.times.idle = Duration::from_secs(3600);
+        let world = World::new(setup).await;
+        let mut stream = world.tls(&[HTTP1]).await;
+        let whole = "GET /1 HTTP/1.1\r\nHost: a.example\r\n\r\n";
+        stream
+            .write_all(format!("{whole}GET /2").as_bytes())
+            .await
+            .unwrap();
+        wait(&world).await;
+        assert_eq!(world.seen.borrow().len(), 1);
+    });
+}
+
+#[test]
+fn a_connection_without_a_byte_ends_and_one_with_bytes_does_not() {
+    local(async {
+        // Longer as a whole than a connection may be idle, which on a busy machine is no pause of ours.
+        let mut setup = short();
+        setup.times.begin = Duration::from_secs(60);
+        setup.times.idle = Duration::from_secs(3);
+        let world = World::new(setup).await;
+        let mut stream = world.tls(&[HTTP1]).await;
+        for _ in 0..35 {
+            let head = b"GET /1 HTTP/1.1\r\nHost: a.example\r\n\r\n";
+            stream.write_all(head).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!((world.seen.borrow().len(), world.carried.get()), (35, 0));
+        wait(&world).await;
+        assert!(matches!(world.errors.borrow()[..], [CarryError::Idle]));
+    });
+}
+
+#[test]
+fn a_body_that_breaks_off_is_not_called_the_hosts_fault() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let head = "POST /x HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let whole = "3\r\nabc\r\n0\r\n\r\n";
+        let closed = head.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+        let answer = world.http1(&format!("{closed}{whole}")).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "the control: {answer}");
+        let answer = world
+            .http1(&format!("{head}3\r\nabc\r\nno length\r\n"))
+            .await;
+        assert!(
+            answer.starts_with("HTTP/1.1 400") && answer.contains("body broke off"),
+            "{answer}"
+        );
+    });
+}
+
+#[test]
+fn a_host_that_ends_the_handshake_is_named() {
+    local(async {
+        let world = World::new(Setup {
+            protocols: vec![b"other"],
+            ..Setup::default()
+        })
+        .await;
+        let answer = world.get("/api/x", &bearer()).await;
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+        assert!(
+            answer.contains("no TLS connection to a.example:443"),
+            "{answer}"
+        );
+        until(|| !world.errors.borrow().is_empty()).await;
+        let errors = world.errors.borrow();
+        assert!(
+            matches!(errors[..], [CarryError::Host { .. }]),
+            "{errors:?}"
+        );
+    });
+}
+
+/// Only who the machine's roots vouch for; the program is told which host and why.
+#[test]
+fn a_host_that_is_not_who_it_should_be_gets_nothing_and_is_named() {
+    local(async {
+        let world = World::new(Setup {
+            is_trusted: false,
+            ..Setup::default()
+        })
+        .await;
+        for alpn in [HTTP1, HTTP2] {
+            if alpn == HTTP1 {
+                let answer = world.get("/api/x", &bearer()).await;
+                assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+                assert!(
+                    answer.contains("a.example:443") && answer.contains("certificate"),
+                    "{answer}"
+                );
+            } else {
+                let mut http2 = world.http2().await;
+                let request = Request::get("https://a.example/x").body(full("")).unwrap();
+                assert_eq!(http2.send_request(request).await.unwrap().status(), 502);
+            }
+        }
+        assert!(world.seen.borrow().is_empty());
+    });
+}
+
+#[test]
+fn a_connection_that_is_dropped_ends_with_all_that_it_began() {
+    struct Dropped(Rc<Cell<bool>>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.set(true);
+        }
+    }
+    local(async {
+        let dropped = Rc::new(Cell::new(false));
+        let flag = dropped.clone();
+        let world = World::new(Setup {
+            handler: handler(move |_| {
+                let dropped = Dropped(flag.clone());
+                async move {
+                    let _dropped = dropped;
+                    std::future::pending().await
+                }
+            }),
+            ..Setup::default()
+        })
+        .await;
+        let mut http2 = world.http2().await;
+        let request = Request::get("https://a.example/x").body(full(""));
+        let answer = tokio::task::spawn_local(http2.send_request(request.unwrap()));
+        until(|| !world.seen.borrow().is_empty()).await;
+        assert!(!dropped.get());
+        world.withdraw();
+        assert!(answer.await.unwrap().is_err());
+        until(|| dropped.get()).await;
+    });
+}
