@@ -39,6 +39,8 @@ use orchestrator_launch::groups::WorkOptions;
 use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Linked};
 use orchestrator_launch::row::{CommandRow, wrapped};
+use orchestrator_launch::secrets::WithoutSecretsError;
+use orchestrator_launch::start::HelperProcess;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, start};
 use orchestrator_lines::errors;
@@ -135,10 +137,13 @@ pub(crate) fn main() -> ExitCode {
     if start::is_shell() {
         return orchestrator_run::guarded_shell(LINKED);
     }
+    if let Some(process) = start::helper_process() {
+        return helped(process);
+    }
     let words = options_last(std::env::args_os().collect());
     let chosen = words.get(1).and_then(|word| named(word));
-    let environment: Vec<_> = std::env::vars_os().collect();
-    if let Err(error) = known::learn(&environment) {
+    let launch = Launch::of_process(LINKED);
+    if let Err(error) = know_secrets(chosen, &launch) {
         // The message contains no value from outside, and at this point nothing exists that could redact one.
         eprintln!("lazaret: {error}");
         let is_hook = chosen.is_some_and(|entry| entry.row.name == Hook::ROW.name);
@@ -155,7 +160,7 @@ pub(crate) fn main() -> ExitCode {
         (None, Ok(_)) => return usage(&words, None, parser().error(MissingSubcommand, "")),
     };
     let code = match { parsed }.remove_subcommand() {
-        Some((_, mut matches)) => (entry.main)(&mut matches, Launch::of_process(LINKED)),
+        Some((_, mut matches)) => (entry.main)(&mut matches, launch),
         None => Ok(exit::USAGE),
     };
     ExitCode::from(code.unwrap_or_else(|failed| {
@@ -165,6 +170,26 @@ pub(crate) fn main() -> ExitCode {
             _ => exit::LAZARET,
         }
     }))
+}
+
+/// Does the work of a process that is no command of a user.
+fn helped(process: HelperProcess) -> ExitCode {
+    match Launch::of_process(LINKED).help(process) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lazaret: {error}");
+            ExitCode::from(exit::LAZARET)
+        }
+    }
+}
+
+/// Has the secrets of the environment removed from all texts from now on. A command that hears a model gets rid of them first.
+fn know_secrets(chosen: Option<&CommandEntry>, launch: &Launch) -> Result<(), WithoutSecretsError> {
+    if chosen.is_some_and(|entry| entry.row.name == Chat::ROW.name) {
+        return launch.without_secrets();
+    }
+    let environment: Vec<_> = std::env::vars_os().collect();
+    Ok(known::learn(&environment)?)
 }
 
 /// Parses a command and carries it out. A program that expects the result as JSON gets the error that prevented it as JSON too, in

@@ -6,6 +6,7 @@ use crate::keyring::Keyring;
 use orchestrator_confine::Files;
 use orchestrator_http::key::{Key, KeyNames};
 use orchestrator_text::known::redactor;
+use orchestrator_text::secret_environment;
 use policies::secret::Secret;
 use std::fmt;
 use std::path::Path;
@@ -94,9 +95,7 @@ fn text(
     let Some(names) = names else {
         return Ok(None);
     };
-    let variable = std::env::var(names.variable)
-        .ok()
-        .filter(|key| !key.trim().is_empty());
+    let variable = secret_environment::text(names.variable).filter(|key| !key.trim().is_empty());
     if let Some(text) = variable {
         return Ok(Some((text, KeySource::Environment)));
     }

@@ -9,6 +9,7 @@ pub mod runlog;
 pub mod row;
 pub mod groups;
 pub mod tickets;
+pub mod secrets;
 pub mod start;
 pub mod endpoint;
 pub mod policy_files;

@@ -18,6 +18,7 @@ use orchestrator_launch::stdio::print;
 use orchestrator_serve::backends::{Backend, BackendSource, Backends};
 use orchestrator_text::known::redactor;
 use orchestrator_text::known::{ANTHROPIC_KEY, OPENAI_KEY};
+use orchestrator_text::secret_environment;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -267,10 +268,9 @@ impl ChosenModel {
 }
 
 fn by_environment() -> String {
-    let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if has(ANTHROPIC_KEY) {
+    if secret_environment::is_set(ANTHROPIC_KEY) {
         "claude".to_owned()
-    } else if has(OPENAI_KEY) {
+    } else if secret_environment::is_set(OPENAI_KEY) {
         "openai".to_owned()
     } else {
         "ollama".to_owned()
