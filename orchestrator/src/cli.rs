@@ -35,11 +35,12 @@ use orchestrator_acp::Acp;
 use orchestrator_config_edit::agent_settings;
 use orchestrator_confine::Files;
 use orchestrator_doctor::Doctor;
+use orchestrator_keys::held::KeyFinder;
 use orchestrator_launch::groups::WorkOptions;
 use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Linked};
 use orchestrator_launch::row::{CommandRow, wrapped};
-use orchestrator_launch::secrets::WithoutSecretsError;
+use orchestrator_launch::secrets::{KeySearch, WithoutSecretsError};
 use orchestrator_launch::start::HelperProcess;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, start};
@@ -211,7 +212,13 @@ const LINKED: Linked = Linked {
     agent_settings,
     hooks,
     begin_network: Some(begin_network),
+    key_finder: Some(key_finder),
 };
+
+fn key_finder() -> KeySearch {
+    let mut finder = KeyFinder::default();
+    Box::new(move |files, query, line| finder.find(files, query, line))
+}
 
 /// Names the search engines of the environment too, and begins the network.
 fn begin_network(
@@ -219,9 +226,10 @@ fn begin_network(
     webs: Vec<WebTable>,
     company: bool,
     tickets: Option<OwnedFd>,
+    keys: Option<OwnedFd>,
 ) -> io::Result<()> {
     SearchEngines::from_environment().name_hosts();
-    orchestrator_http::begin(control, webs, company, tickets)
+    orchestrator_http::begin(control, webs, company, tickets, keys)
 }
 
 fn hooks(files: &Files) -> Result<UserHooks, Failed> {

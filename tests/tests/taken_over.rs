@@ -666,11 +666,16 @@ fn a_taken_over_chat_gets_nothing(place: Place) {
     chat.finish(LIMIT);
 }
 
-place_test!(secrets_of_the_environment_are_not_in_the_memory_of_a_chat);
+place_test!(no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_chat);
 /// Nor are they in its initial stack, nor in a file that it still has. The control is a process that searches texts by itself.
-fn secrets_of_the_environment_are_not_in_the_memory_of_a_chat(place: Place) {
+fn no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_chat(place: Place) {
     let world = World::new(place);
     let token = format!("tok-{}-of-nobody", lazaret_tests::world::unique());
+    let key = format!("sk-{}-of-a-file", lazaret_tests::world::unique());
+    let file = world.home.join("key");
+    world.write(&file, &key);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    world.own(&file);
     let call = json!({"function": {"name": "bash", "arguments": {"command": "echo $SOME_TOKEN"}}});
     let waiting = Reply {
         end: ReplyEnd::Hang,
@@ -691,10 +696,21 @@ fn secrets_of_the_environment_are_not_in_the_memory_of_a_chat(place: Place) {
     command
         .env("SOME_TOKEN", &token)
         .args(["--json", "--trust", "autonomous", "--provider", "ollama"])
-        .args(["--model", "m", "--base-url", &server.url(), "x"]);
+        .args(["--model", "m", "--base-url", &server.url(), "--key-file"])
+        .arg(&file)
+        .arg("x");
     let mut chat = Running::start(&mut command);
     chat.wait_for("Wait for me", LIMIT);
-    assert_eq!(forms_in_memory(chat.pid(), &token), Vec::<&str>::new());
+    let sent = format!("authorization: bearer {key}");
+    assert!(
+        server
+            .asked()
+            .iter()
+            .all(|asked| asked.head.contains(&sent))
+    );
+    for secret in [&token, &key] {
+        assert_eq!(forms_in_memory(chat.pid(), secret), Vec::<&str>::new());
+    }
     let links = fs::read_dir(format!("/proc/{}/fd", chat.pid())).unwrap();
     let mut links = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());
     assert!(!links.any(|link| link.as_os_str().as_bytes().starts_with(b"/memfd:")));
@@ -704,7 +720,9 @@ fn secrets_of_the_environment_are_not_in_the_memory_of_a_chat(place: Place) {
     if geteuid().is_root() {
         let environment = fs::read(format!("/proc/{}/environ", executor.pid)).unwrap();
         assert!(memchr::memmem::find(&environment, token.as_bytes()).is_some());
-        assert!(forms_in_memory(keeper.pid, &token).contains(&"plain"));
+        for secret in [&token, &key] {
+            assert!(forms_in_memory(keeper.pid, secret).contains(&"plain"));
+        }
         gets_nothing(&world, keeper.pid, Network::None, || {});
     } else {
         assert_eq!(Puppet::take(keeper.pid).err(), Some(Errno::EPERM));

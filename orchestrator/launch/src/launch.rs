@@ -106,7 +106,7 @@ use crate::project::Project;
 use crate::row::CommandRow;
 use crate::runlog::RunLog;
 use crate::runtime::runtime;
-use crate::secrets::{self, WithoutSecretsError};
+use crate::secrets::{self, KeySearch, WithoutSecretsError};
 use crate::session_options::{EnvironmentOptions, ScopeParser, SessionOptions};
 use crate::start::{self, HelperProcess};
 use crate::stdio::print;
@@ -114,6 +114,7 @@ use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::{ConfinementProof, Files, Needs, Unconfined};
 use orchestrator_engine::executor::ExecutorError;
+use orchestrator_text::known::redactor;
 use orchestrator_text::secret_environment;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -206,6 +207,8 @@ pub struct Linked {
     /// Tells a gateway what it serves, besides what settings have named: policies with these tables. A program without commands that
     /// have a network has none.
     pub begin_network: Option<BeginNetwork>,
+    /// Finds keys of providers for a command that is not to have them.
+    pub key_finder: Option<fn() -> KeySearch>,
 }
 
 impl Launch {
@@ -239,7 +242,9 @@ impl Launch {
                 let error = start::become_with_secrets(self.files());
                 Err(WithoutSecretsError::Become(error))
             }
-            HelperProcess::Redactor => secrets::serve_redactor(self.unconfined),
+            HelperProcess::Redactor => {
+                secrets::serve_redactor(self.unconfined, self.linked.key_finder)
+            }
         }
     }
 
@@ -405,7 +410,11 @@ impl Prepared {
             let way = self.network();
             network::begin(self.files(), self.begin_network, way, webs, tickets);
         }
+        // Of what the gateway got, nothing is left here; nor of what it did not get.
+        drop(secrets::keys());
         secret_environment::close();
+        // Without it, all text is withheld.
+        let _ = redactor().confine();
         let proof = self.unconfined.confine(&needs);
         Confined { log, proof }
     }

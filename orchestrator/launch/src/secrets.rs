@@ -4,26 +4,23 @@
 //! program becomes itself again without them. That file goes to what needs the whole environment, and to the redactor, a process
 //! of its own that searches texts for them; here it is closed before the confinement.
 
+use crate::secret_file::{self, inherited};
 use crate::start;
 use nix::sys::prctl;
-use nix::unistd;
 use orchestrator_confine::{Files, Needs, Unconfined};
 use orchestrator_text::known;
 use orchestrator_text::redact::{Redactor, RedactorError};
-use orchestrator_text::redactor_process;
+use orchestrator_text::redactor_process::{self, SecretSource};
 use orchestrator_text::secret_environment;
 use policies::secret::{holds_secret, secrets};
-use rustix::fs::{MemfdFlags, memfd_create};
+use serde_json::Value;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
-
-/// The file's name, as the kernel shows it: `/memfd:NAME (deleted)`.
-const NAME: &str = "lazaret-secrets";
 
 /// Why a command cannot be started without secrets in its memory.
 #[derive(Debug, Error)]
@@ -51,84 +48,92 @@ pub fn begin(unconfined: &Unconfined) -> Result<(), WithoutSecretsError> {
         let error = put_aside(files, &hidden);
         return Err(WithoutSecretsError::PutAside(error));
     }
-    match inherited(files).map_err(WithoutSecretsError::PutAside)? {
-        Some(file) => {
-            secret_environment::install(file).map_err(WithoutSecretsError::PutAside)?;
-            let socket = start::start_redactor(files).map_err(WithoutSecretsError::Start)?;
-            known::install(Redactor::remote(socket)?);
-        }
-        None => known::install(Redactor::new(Vec::new())?),
+    if let Some(file) = inherited(files).map_err(WithoutSecretsError::PutAside)? {
+        secret_environment::install(file).map_err(WithoutSecretsError::PutAside)?;
     }
+    let (socket, keys) = start::start_redactor(files).map_err(WithoutSecretsError::Start)?;
+    *lock() = Some(keys);
+    known::install(Redactor::remote(socket)?);
     Ok(())
+}
+
+/// The line on which keys come for the gateway, until that gets it.
+static KEYS: Mutex<Option<OwnedFd>> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Option<OwnedFd>> {
+    KEYS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The gateway's end of the line on which keys come; it does not stay here.
+pub(crate) fn keys() -> Option<OwnedFd> {
+    lock().take()
 }
 
 /// Returns only if that fails.
 fn put_aside(files: &Files, hidden: &[(OsString, OsString)]) -> io::Error {
     // Inherited by the program that this one becomes.
-    let file = match memfd_create(NAME, MemfdFlags::empty()) {
-        Ok(file) => File::from(file),
-        Err(errno) => return errno.into(),
+    let _file = match secret_file::create(hidden) {
+        Ok(file) => file,
+        Err(error) => return error,
     };
-    if let Err(error) = (&file).write_all(&secret_environment::packed(hidden)) {
-        return error;
-    }
     let names = hidden.iter().map(|(name, _)| name);
     start::become_without(files, names)
 }
 
-/// The file that this process was started with.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "descriptors of this process, before it hears anybody"
-)]
-fn inherited(_: &Files) -> io::Result<Option<File>> {
-    let wanted = format!("/memfd:{NAME} (deleted)");
-    for entry in fs::read_dir("/proc/self/fd")? {
-        let path = entry?.path();
-        if fs::read_link(&path).is_ok_and(|target| target == Path::new(&wanted)) {
-            // Opened again, because nobody owns what was inherited, and no program that is started from now on gets it unasked.
-            let file = File::open(&path)?;
-            let number = path
-                .file_name()
-                .and_then(|name| name.to_str()?.parse::<i32>().ok());
-            number.map(unistd::close).transpose()?;
-            return Ok(Some(file));
-        }
+/// Answers a question for a key, which it writes to a line.
+pub type KeySearch = Box<dyn FnMut(&Files, &[u8], &mut dyn Write) -> io::Result<Value>>;
+
+/// Keys for the process that asks, while this one may still read files.
+struct UnconfinedKeys {
+    unconfined: Unconfined,
+    search: KeySearch,
+    line: File,
+}
+
+impl SecretSource for UnconfinedKeys {
+    fn find(&mut self, query: &[u8]) -> io::Result<Value> {
+        (self.search)(self.unconfined.files(), query, &mut self.line)
     }
-    Ok(None)
+
+    fn confine(self) -> io::Result<()> {
+        // Closes the line: standard output is standard input from now on.
+        drop(self.line);
+        rustix::stdio::dup2_stdout(io::stdin())?;
+        secret_environment::close();
+        // Nobody of its user reads its memory.
+        prctl::set_dumpable(false)?;
+        self.unconfined.confine(&Needs::default());
+        Ok(())
+    }
 }
 
-/// A descriptor of the file, which a program that is started while it exists inherits.
-pub(crate) fn inheritable() -> io::Result<Option<OwnedFd>> {
-    let duplicate = secret_environment::with_file(|file| unistd::dup(file));
-    Ok(duplicate.transpose()?)
-}
-
-/// The secrets of the environment that this process, which hears nobody, was started without.
+/// Finds keys for the process at the other end of standard input, and searches its texts for them and for the secrets of its environment,
+/// until it has ended. Keys go to standard output.
 ///
 /// # Errors
-/// If there is no such file.
-pub(crate) fn read(files: &Files) -> io::Result<Vec<(OsString, OsString)>> {
-    let file = inherited(files)?.ok_or(io::ErrorKind::NotFound)?;
-    secret_environment::install(file)?;
-    let all = secret_environment::all();
-    secret_environment::close();
-    all
-}
-
-/// Searches texts of the process at the other end of standard input for the secrets of its environment, until it has ended.
-///
-/// # Errors
-/// If it cannot search for all of them, or is not confined.
-pub fn serve_redactor(unconfined: Unconfined) -> Result<(), WithoutSecretsError> {
+/// If it cannot search for all of them.
+pub fn serve_redactor(
+    unconfined: Unconfined,
+    search: Option<fn() -> KeySearch>,
+) -> Result<(), WithoutSecretsError> {
     let begun = WithoutSecretsError::Start;
-    let all = read(unconfined.files()).map_err(begun)?;
-    let socket = io::stdin().as_fd().try_clone_to_owned().map_err(begun)?;
-    let redactor = Redactor::new(secrets(all.iter().map(|(name, value)| (name, value))))?;
+    let files = unconfined.files();
+    if let Some(file) = inherited(files).map_err(begun)? {
+        secret_environment::install(file).map_err(begun)?;
+    }
+    let all = secret_environment::all().map_err(begun)?;
+    known::install(Redactor::new(secrets(
+        all.iter().map(|(name, value)| (name, value)),
+    ))?);
     drop(all);
     prctl::set_name(c"lazaret-secrets").map_err(|errno| begun(errno.into()))?;
-    // Nobody of its user reads its memory.
-    prctl::set_dumpable(false).map_err(|errno| begun(errno.into()))?;
-    unconfined.confine(&Needs::default());
-    redactor_process::serve(UnixStream::from(socket), &redactor).map_err(begun)
+    let [socket, line] =
+        [io::stdin().as_fd(), io::stdout().as_fd()].map(|end| end.try_clone_to_owned());
+    let source = UnconfinedKeys {
+        unconfined,
+        search: search.ok_or_else(|| begun(io::ErrorKind::Unsupported.into()))?(),
+        line: File::from(line.map_err(begun)?),
+    };
+    let socket = UnixStream::from(socket.map_err(begun)?);
+    redactor_process::serve(socket, known::redactor(), source).map_err(begun)
 }

@@ -2,7 +2,7 @@
 //! policy, for `serve` what removes its socket, for `chat` and `serve` a model's server through the executor, for `mcp` what examines
 //! projects, and for `acp` the agent: the only place of the orchestrator that starts another program.
 
-use crate::secrets;
+use crate::secret_file;
 use crate::tickets::TicketPair;
 use broker_protocol::Failed;
 use nix::errno::Errno;
@@ -230,7 +230,7 @@ impl WithSecrets {
         reason = "this is the one file that starts a program"
     )]
     fn of<'n>(program: &Path, withheld: impl Iterator<Item = &'n str>) -> io::Result<Self> {
-        let Some(hidden) = secrets::inheritable()? else {
+        let Some(hidden) = secret_file::inheritable()? else {
             let mut command = Command::new(program);
             for name in withheld {
                 command.env_remove(name);
@@ -282,7 +282,8 @@ pub(crate) fn become_without<'n>(
     command.args(arguments).exec()
 }
 
-/// Starts this program again to search texts for the secrets that we were started without; returns our end of its standard input.
+/// Starts this program again to search texts for the secrets that we were started without; returns our end of its
+/// standard input, and the end of the line on which it passes keys to the gateway.
 ///
 /// # Errors
 /// If it cannot be started.
@@ -290,19 +291,19 @@ pub(crate) fn become_without<'n>(
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub(crate) fn start_redactor(_: &Files) -> io::Result<UnixStream> {
+pub(crate) fn start_redactor(_: &Files) -> io::Result<(UnixStream, OwnedFd)> {
     let (ours, theirs) = UnixStream::pair()?;
-    let hidden = secrets::inheritable()?;
+    let (keys, passed) = UnixStream::pair()?;
+    let hidden = secret_file::inheritable()?;
     // In a group of its own: Ctrl-C in a terminal is for us, who may still have something to say.
     Command::new(std::env::current_exe()?)
         .arg(REDACTOR)
         .stdin(OwnedFd::from(theirs))
-        .stdout(Stdio::null())
-        .current_dir("/")
+        .stdout(OwnedFd::from(passed))
         .process_group(0)
         .spawn()?;
     drop(hidden);
-    Ok(ours)
+    Ok((ours, keys.into()))
 }
 
 /// Processes of this program that hear nobody, and are no commands of a user.
@@ -329,7 +330,7 @@ pub fn helper_process() -> Option<HelperProcess> {
     reason = "this is the one file that starts a program"
 )]
 pub fn become_with_secrets(files: &Files) -> io::Error {
-    let hidden = match secrets::read(files) {
+    let hidden = match secret_file::read(files) {
         Ok(hidden) => hidden,
         Err(error) => return error,
     };

@@ -12,7 +12,8 @@ use orchestrator_agent::providers::mock::{Mock, SCRIPT_MAX, Script};
 use orchestrator_agent::providers::{self, Vendor};
 use orchestrator_confine::Files;
 use orchestrator_keys::error::KeyError;
-use orchestrator_keys::find::{FoundKey, KeySource, find};
+use orchestrator_keys::find::{FoundKey, KeySource};
+use orchestrator_keys::held::find;
 use orchestrator_launch::session_options::{SessionOptions, read_text_up_to};
 use orchestrator_launch::stdio::print;
 use orchestrator_serve::backends::{Backend, BackendSource, Backends};
@@ -306,7 +307,9 @@ fn key(
             }
             Ok(found)
         }
-        Err(error @ KeyError::Keyring(_)) if need == KeyNeed::Optional => {
+        Err(error @ (KeyError::Keyring(_) | KeyError::HeldKeyring(_)))
+            if need == KeyNeed::Optional =>
+        {
             print::problem(&format!("{}: {error}", vendor.name()));
             Ok(None)
         }

@@ -247,6 +247,28 @@ impl Redactor {
         }
     }
 
+    /// Has the process that searches find and keep a secret; returns what it says of it. `None` if this process searches by itself.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn hold(&self, query: &[u8]) -> Result<Option<Value>, RedactorError> {
+        match &self.0 {
+            SearchPlace::Remote(remote) => remote.hold(query).map(Some).ok_or(RedactorError::Gone),
+            SearchPlace::Local(_) | SearchPlace::Withheld => Ok(None),
+        }
+    }
+
+    /// Has the process that searches give up all files, if there is one: from now on it finds no further secret.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn confine(&self) -> Result<(), RedactorError> {
+        match &self.0 {
+            SearchPlace::Remote(remote) => remote.confine().ok_or(RedactorError::Gone),
+            SearchPlace::Local(_) | SearchPlace::Withheld => Ok(()),
+        }
+    }
+
     /// Whether there is nothing to search for.
     pub fn is_idle(&self) -> bool {
         match &self.0 {

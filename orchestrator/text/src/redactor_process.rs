@@ -7,14 +7,34 @@
 use crate::redact::Redactor;
 use crate::remote_search::{ANSWER_MAX, SearchQuestion, TEXT_MAX, receive, send};
 use policies::secret::Secret;
+use serde_json::Value;
 use std::io;
 use std::os::unix::net::UnixStream;
+
+/// Finds secrets for the process that asks, before that hears anybody.
+pub trait SecretSource {
+    /// An answer without the secret, which the redactor knows from then on.
+    ///
+    /// # Errors
+    /// If the question is none.
+    fn find(&mut self, query: &[u8]) -> io::Result<Value>;
+    /// No further secret is asked for: it gives up what it needs for that, for ever.
+    ///
+    /// # Errors
+    /// If it cannot.
+    fn confine(self) -> io::Result<()>;
+}
 
 /// Answers the process at the other end of `socket` until it is gone: searches its texts for the secrets that `redactor` knows.
 ///
 /// # Errors
 /// Those of the socket; a question that is none.
-pub fn serve(mut socket: UnixStream, redactor: &Redactor) -> io::Result<()> {
+pub fn serve(
+    mut socket: UnixStream,
+    redactor: &Redactor,
+    source: impl SecretSource,
+) -> io::Result<()> {
+    let mut source = Some(source);
     while let Some((number, text)) = receive(&mut socket, TEXT_MAX)? {
         let question = SearchQuestion::ALL.into_iter();
         let question = question.into_iter().find(|one| one.number() == number);
@@ -26,6 +46,16 @@ pub fn serve(mut socket: UnixStream, redactor: &Redactor) -> io::Result<()> {
             }
             SearchQuestion::Learn => {
                 learn(redactor, &text)?;
+                serde_json::to_vec(&redactor.facts())?
+            }
+            SearchQuestion::Hold => {
+                let source = source.as_mut().ok_or(io::ErrorKind::InvalidData)?;
+                let found = source.find(&text)?;
+                serde_json::to_vec(&(redactor.facts(), found))?
+            }
+            SearchQuestion::Confine => {
+                let source = source.take().ok_or(io::ErrorKind::InvalidData)?;
+                source.confine()?;
                 serde_json::to_vec(&redactor.facts())?
             }
         };
@@ -64,6 +94,18 @@ mod tests {
         }
     }
 
+    struct NoSource;
+
+    impl SecretSource for NoSource {
+        fn find(&mut self, _: &[u8]) -> io::Result<Value> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn confine(self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     /// One that asks a process, and the same that searches by itself.
     fn both(secrets: &[(&str, &str)]) -> (&'static Redactor, &'static Redactor) {
         let known = || {
@@ -72,7 +114,7 @@ mod tests {
         };
         let (ours, theirs) = UnixStream::pair().unwrap();
         let searching = known();
-        thread::spawn(move || serve(theirs, &searching));
+        thread::spawn(move || serve(theirs, &searching, NoSource));
         let remote = Redactor::remote(ours).unwrap();
         (Box::leak(Box::new(remote)), Box::leak(Box::new(known())))
     }
@@ -221,8 +263,36 @@ mod tests {
         ] {
             let (mut ours, theirs) = UnixStream::pair().unwrap();
             ours.write_all(question).unwrap();
-            assert!(serve(theirs, &known).is_err(), "{question:?}");
+            assert!(serve(theirs, &known, NoSource).is_err(), "{question:?}");
         }
+    }
+
+    #[test]
+    fn secrets_are_found_until_it_is_confined() {
+        struct Finds(&'static Redactor);
+        impl SecretSource for Finds {
+            fn find(&mut self, query: &[u8]) -> io::Result<Value> {
+                let value = format!("value-of-{}", String::from_utf8_lossy(query));
+                self.0
+                    .learn(secret("FOUND_KEY", &value))
+                    .map_err(io::Error::other)?;
+                Ok(Value::from(value.len()))
+            }
+
+            fn confine(self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let known: &'static Redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
+        thread::spawn(move || serve(theirs, known, Finds(known)));
+        let remote = Redactor::remote(ours).unwrap();
+        assert!(remote.is_idle());
+        assert_eq!(remote.hold(b"a").unwrap(), Some(Value::from(10)));
+        assert_eq!(remote.text("value-of-a"), "[redacted:FOUND_KEY]");
+        remote.confine().unwrap();
+        assert_eq!(remote.hold(b"b").err(), Some(RedactorError::Gone));
+        assert_eq!(remote.text("innocent"), "[withheld]");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::found_secrets::{FoundSecret, PatternFacts, Patterns};
 use policies::secret::Secret;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
@@ -20,14 +21,20 @@ pub(crate) enum SearchQuestion {
     Find(Patterns),
     /// Of a name, a zero byte and a value; answered by [`PatternFacts`].
     Learn,
+    /// For a secret that the process finds and keeps: answered by the facts, and by what it says of it.
+    Hold,
+    /// To give up what it needs to find further ones.
+    Confine,
 }
 
 impl SearchQuestion {
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Facts,
         Self::Find(Patterns::Whole),
         Self::Find(Patterns::Lines),
         Self::Learn,
+        Self::Hold,
+        Self::Confine,
     ];
 
     pub(crate) fn number(self) -> u8 {
@@ -36,6 +43,8 @@ impl SearchQuestion {
             Self::Find(Patterns::Whole) => 1,
             Self::Find(Patterns::Lines) => 2,
             Self::Learn => 3,
+            Self::Hold => 4,
+            Self::Confine => 5,
         }
     }
 }
@@ -77,6 +86,21 @@ impl RemoteSearch {
         let text = [name, &b"\0"[..], &secret.value].concat();
         self.with(|state| {
             state.facts = state.ask(SearchQuestion::Learn, &text)?;
+            Some(())
+        })
+    }
+
+    pub(crate) fn hold(&self, query: &[u8]) -> Option<Value> {
+        self.with(|state| {
+            let (facts, answer) = state.ask(SearchQuestion::Hold, query)?;
+            state.facts = facts;
+            Some(answer)
+        })
+    }
+
+    pub(crate) fn confine(&self) -> Option<()> {
+        self.with(|state| {
+            state.facts = state.ask(SearchQuestion::Confine, &[])?;
             Some(())
         })
     }
