@@ -72,10 +72,6 @@ pub fn start_cleanup(program: Option<&Path>) -> Result<UnixStream, ExecutorError
 ///
 /// # Errors
 /// The executor cannot be started. That the server cannot is seen by nobody listening.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the one file that starts a program"
-)]
 pub fn start_server(_: &Files, executor: Option<&Path>, command: &[String]) -> io::Result<()> {
     let mut starting = WithSecrets::of(&self::program(executor), OWN_KEYS.into_iter())?;
     starting
@@ -191,10 +187,6 @@ pub fn start_gateway(_: &Files, company: Option<&UnixStream>) -> io::Result<Unix
 ///
 /// # Errors
 /// If it cannot be started.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the one file that starts a program"
-)]
 pub fn start_company(
     _: &Files,
     executor: Option<&Path>,
@@ -731,10 +723,6 @@ pub fn start_ready(
 /// Standard input is the executor's end of the socket. It gets no process group of its own, because it leaves ours with a session of
 /// its own: Ctrl-C in the terminal is for the command, which gets it through us, and must not kill the broker around it. Nobody waits
 /// for it: it ends when we do, and then our parent waits for both.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the one file that starts a program"
-)]
 fn spawn_program(
     program: &Path,
     task: &str,
