@@ -35,10 +35,13 @@ use orchestrator_acp::Acp;
 use orchestrator_config_edit::agent_settings;
 use orchestrator_confine::Files;
 use orchestrator_doctor::Doctor;
+use orchestrator_keys::held::KeyFinder;
 use orchestrator_launch::groups::WorkOptions;
 use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Linked};
 use orchestrator_launch::row::{CommandRow, wrapped};
+use orchestrator_launch::secrets::{KeySearch, WithoutSecretsError};
+use orchestrator_launch::start::HelperProcess;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, start};
 use orchestrator_lines::errors;
@@ -135,10 +138,13 @@ pub(crate) fn main() -> ExitCode {
     if start::is_shell() {
         return orchestrator_run::guarded_shell(LINKED);
     }
+    if let Some(process) = start::helper_process() {
+        return helped(process);
+    }
     let words = options_last(std::env::args_os().collect());
     let chosen = words.get(1).and_then(|word| named(word));
-    let environment: Vec<_> = std::env::vars_os().collect();
-    if let Err(error) = known::learn(&environment) {
+    let launch = Launch::of_process(LINKED);
+    if let Err(error) = know_secrets(chosen, &launch) {
         // The message contains no value from outside, and at this point nothing exists that could redact one.
         eprintln!("lazaret: {error}");
         let is_hook = chosen.is_some_and(|entry| entry.row.name == Hook::ROW.name);
@@ -155,7 +161,7 @@ pub(crate) fn main() -> ExitCode {
         (None, Ok(_)) => return usage(&words, None, parser().error(MissingSubcommand, "")),
     };
     let code = match { parsed }.remove_subcommand() {
-        Some((_, mut matches)) => (entry.main)(&mut matches, Launch::of_process(LINKED)),
+        Some((_, mut matches)) => (entry.main)(&mut matches, launch),
         None => Ok(exit::USAGE),
     };
     ExitCode::from(code.unwrap_or_else(|failed| {
@@ -165,6 +171,26 @@ pub(crate) fn main() -> ExitCode {
             _ => exit::LAZARET,
         }
     }))
+}
+
+/// Does the work of a process that is no command of a user.
+fn helped(process: HelperProcess) -> ExitCode {
+    match Launch::of_process(LINKED).help(process) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lazaret: {error}");
+            ExitCode::from(exit::LAZARET)
+        }
+    }
+}
+
+/// Has the secrets of the environment removed from all texts from now on. A command that hears a model gets rid of them first.
+fn know_secrets(chosen: Option<&CommandEntry>, launch: &Launch) -> Result<(), WithoutSecretsError> {
+    if chosen.is_some_and(|entry| entry.row.name == Chat::ROW.name) {
+        return launch.without_secrets();
+    }
+    let environment: Vec<_> = std::env::vars_os().collect();
+    Ok(known::learn(&environment)?)
 }
 
 /// Parses a command and carries it out. A program that expects the result as JSON gets the error that prevented it as JSON too, in
@@ -186,7 +212,13 @@ const LINKED: Linked = Linked {
     agent_settings,
     hooks,
     begin_network: Some(begin_network),
+    key_finder: Some(key_finder),
 };
+
+fn key_finder() -> KeySearch {
+    let mut finder = KeyFinder::default();
+    Box::new(move |files, query, line| finder.find(files, query, line))
+}
 
 /// Names the search engines of the environment too, and begins the network.
 fn begin_network(
@@ -194,9 +226,10 @@ fn begin_network(
     webs: Vec<WebTable>,
     company: bool,
     tickets: Option<OwnedFd>,
+    keys: Option<OwnedFd>,
 ) -> io::Result<()> {
     SearchEngines::from_environment().name_hosts();
-    orchestrator_http::begin(control, webs, company, tickets)
+    orchestrator_http::begin(control, webs, company, tickets, keys)
 }
 
 fn hooks(files: &Files) -> Result<UserHooks, Failed> {

@@ -85,7 +85,8 @@ pub fn secrets<'a>(
     secrets
 }
 
-fn holds_secret(name: &OsStr) -> bool {
+/// Whether a variable's value is looked for in texts.
+pub fn holds_secret(name: &OsStr) -> bool {
     let upper = name.to_string_lossy().to_uppercase();
     if OPEN_ENDINGS.iter().any(|ending| upper.ends_with(ending)) {
         return false;

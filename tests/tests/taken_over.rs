@@ -23,7 +23,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -504,7 +504,10 @@ fn a_taken_over_chat_has_its_provider_do_nothing_else(place: Place) {
     }
     let world = World::new(place);
     let server = ModelServer::answering("127.0.0.1", |seen| {
-        let text = format!("{}\n", json!({"message": {"content": "Wait for me."}}));
+        let text = format!(
+            "{}\n",
+            json!({"message": {"content": "Wait for me, please."}})
+        );
         match seen.line.contains("/api/chat") {
             true => Reply {
                 end: ReplyEnd::Hang,
@@ -664,6 +667,119 @@ fn a_taken_over_chat_gets_nothing(place: Place) {
     gets_nothing(&world, chat.pid(), Network::None, || {});
     let _ = chat.child.kill();
     chat.finish(LIMIT);
+}
+
+place_test!(no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_chat);
+/// Nor are they in its initial stack, nor in a file that it still has. The control is a process that searches texts by itself.
+fn no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_chat(place: Place) {
+    let world = World::new(place);
+    let token = format!("tok-{}-of-nobody", lazaret_tests::world::unique());
+    let key = format!("sk-{}-of-a-file", lazaret_tests::world::unique());
+    let file = world.home.join("key");
+    world.write(&file, &key);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    world.own(&file);
+    let call = json!({"function": {"name": "bash", "arguments": {"command": "echo $SOME_TOKEN"}}});
+    let waiting = Reply {
+        end: ReplyEnd::Hang,
+        ..Reply::stream(format!(
+            "{}\n",
+            json!({"message": {"content": "Wait for me, please."}})
+        ))
+    };
+    let server = ModelServer::start(vec![
+        Reply::status(200, &json!({"capabilities": ["completion", "tools"]})),
+        Reply::stream(format!(
+            "{}\n",
+            json!({"message": {"tool_calls": [call]}, "done": true})
+        )),
+        waiting,
+    ]);
+    let mut command = world.lazaret("chat");
+    command
+        .env("SOME_TOKEN", &token)
+        .args(["--json", "--trust", "autonomous", "--provider", "ollama"])
+        .args(["--model", "m", "--base-url", &server.url(), "--key-file"])
+        .arg(&file)
+        .arg("x");
+    let mut chat = Running::start(&mut command);
+    chat.wait_for("Wait for me", LIMIT);
+    let sent = format!("authorization: bearer {key}");
+    assert!(
+        server
+            .asked()
+            .iter()
+            .all(|asked| asked.head.contains(&sent))
+    );
+    for secret in [&token, &key] {
+        assert_eq!(forms_in_memory(chat.pid(), secret), Vec::<&str>::new());
+    }
+    let links = fs::read_dir(format!("/proc/{}/fd", chat.pid())).unwrap();
+    let mut links = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());
+    assert!(!links.any(|link| link.as_os_str().as_bytes().starts_with(b"/memfd:")));
+    // What needs the whole environment has it, and the process with the secrets has nothing else.
+    let executor = below(chat.pid(), "lazaret-spawner");
+    let keeper = below(chat.pid(), "lazaret-secrets");
+    if geteuid().is_root() {
+        assert!(forms_in_memory(executor.pid, &token).contains(&"plain"));
+        for secret in [&token, &key] {
+            assert!(forms_in_memory(keeper.pid, secret).contains(&"plain"));
+        }
+        gets_nothing(&world, keeper.pid, Network::None, || {});
+    } else {
+        assert_eq!(Puppet::take(keeper.pid).err(), Some(Errno::EPERM));
+    }
+    let _ = chat.child.kill();
+    chat.finish(LIMIT);
+    assert!(until(LIMIT, || !keeper.is_alive()));
+    let mut command = world.lazaret("session");
+    let mut session = Session::start(command.env("SOME_TOKEN", &token));
+    session.bash("true").success();
+    let found = forms_in_memory(session.pid(), &token);
+    let all = ["plain", "hexadecimal", "address", "reversed"];
+    assert_eq!(found, all, "control");
+    session.close(LIMIT);
+}
+
+/// The forms in which `value` is in some memory of the process `pid`.
+fn forms_in_memory(pid: i32, value: &str) -> Vec<&'static str> {
+    let digits = |before: &str| {
+        let byte = |byte: u8| format!("{before}{byte:02x}");
+        value.bytes().map(byte).collect::<String>()
+    };
+    let forms = [
+        ("plain", value.to_owned()),
+        ("hexadecimal", digits("")),
+        ("address", digits("%")),
+        ("reversed", value.chars().rev().collect()),
+    ];
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let mut found = BTreeSet::new();
+    let mut read = 0;
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let (range, rights) = (words.next().unwrap(), words.next().unwrap());
+        let name = words.nth(3).unwrap_or_default();
+        if !rights.starts_with('r') || name.starts_with("[v") {
+            continue;
+        }
+        let (start, end) = range.split_once('-').unwrap();
+        let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).unwrap());
+        let mut bytes = vec![0; (end - start) as usize];
+        // A mapping behind the end of its file has no content.
+        let Ok(length) = memory.read_at(&mut bytes, start) else {
+            continue;
+        };
+        read += length;
+        for (number, (_, form)) in forms.iter().enumerate() {
+            if memchr::memmem::find(&bytes[..length], form.as_bytes()).is_some() {
+                found.insert(number);
+            }
+        }
+    }
+    assert!(read > 1 << 20, "{read} bytes of memory were read");
+    found.into_iter().map(|number| forms[number].0).collect()
 }
 
 place_test!(a_taken_over_prompt_gets_nothing);

@@ -3,10 +3,10 @@
 use crate::error::{ProviderError, brief};
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use orchestrator_http::ask::{By, NamedRequest, NetworkFault};
+use orchestrator_http::ask::{By, HeldKey, HostOrigin, NamedRequest, NetworkFault};
 use orchestrator_http::key::Key;
 use orchestrator_http::{
-    ClientGateway, HostClient, HostRequest, HttpFailure, Response, name_request,
+    ClientGateway, HostClient, HostRequest, HttpFailure, Response, name_key, name_request,
 };
 use orchestrator_web::base::{self, is_exposed};
 use serde_json::Value;
@@ -45,7 +45,18 @@ impl ProviderHttp {
             return Err(ProviderError::PlainKey { host: host(&base) });
         }
         let mut map = HeaderMap::new();
+        let held = key.and_then(|key| Some((key.number()?, key.expose())));
         for (name, value) in headers {
+            if let Some((number, place)) = held
+                && value.contains(place)
+            {
+                name_key(HeldKey {
+                    number,
+                    origin: HostOrigin::of(&base),
+                    header: name.to_owned(),
+                    template: value.clone(),
+                });
+            }
             let mut value = HeaderValue::from_str(&value).map_err(ProviderError::malformed)?;
             value.set_sensitive(true);
             map.insert(HeaderName::from_static(name), value);

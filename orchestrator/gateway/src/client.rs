@@ -7,6 +7,7 @@ mod accept;
 mod admit;
 mod company;
 mod exchange;
+mod keys;
 #[cfg(any(test, feature = "test-support"))]
 mod in_process;
 mod permit;
@@ -24,6 +25,7 @@ use crate::serve::{GatewayError, confined_runtime, control_socket};
 use accept::{accept, begin, descriptor};
 use admit::{AllowedHosts, ClientNetwork};
 use company::{CompanyNetwork, CompanyWork};
+use keys::AttachedKeys;
 use nix::sys::prctl;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -50,8 +52,15 @@ pub fn serve() -> Result<(), GatewayError> {
         true => Some(descriptor(socket.as_fd())?.ok_or(GatewayError::Begin)?),
         false => None,
     };
+    let keys = match begin.keys.is_empty() {
+        true => AttachedKeys::default(),
+        false => {
+            let line = descriptor(socket.as_fd())?.ok_or(GatewayError::Begin)?;
+            AttachedKeys::read(&begin.keys, line)?
+        }
+    };
     let runtime = confined_runtime(confine::confine_of_client)?;
-    let net = ClientNetwork::new(AllowedHosts::Begun(begin), System);
+    let net = ClientNetwork::new(AllowedHosts::Begun(begin), System).with_keys(keys);
     runtime.block_on(async move {
         let (net, work) = net.with_company(company)?;
         let accepted = accept(socket, Rc::new(net.with_tickets(line)?));

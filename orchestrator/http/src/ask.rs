@@ -3,6 +3,7 @@
 //! The control socket carries one [`Begin`], then one byte with a descriptor for each connection. Such a connection begins with an
 //! [`ConnectionAsk`]; what follows is HTTP/1.1 for the host that it names, with the path alone in each request.
 
+use crate::key::Key;
 use orchestrator_reach::ReachError;
 use policies::WebPolicy;
 use policies::web::WebTable;
@@ -12,6 +13,8 @@ use std::fmt;
 
 /// Maximum bytes of a [`Begin`]: the tables of all profiles.
 pub const BEGIN_MAX: usize = 16 << 20;
+/// Maximum bytes of all keys of a gateway.
+pub const KEYS_MAX: usize = 1 << 20;
 /// Maximum bytes of an [`ConnectionAsk`]: the policy of a session and a URL.
 pub const ASK_MAX: usize = 2 << 20;
 /// Maximum bytes of a [`NetworkFault`].
@@ -49,6 +52,8 @@ pub struct Begin {
     /// Whether web tools need tickets, which come on a line that follows as a descriptor. Not with an executor that somebody else has
     /// started.
     pub tickets: bool,
+    /// Headers in which it puts keys, whose values come on a line that follows as a descriptor, if there are any.
+    pub keys: Vec<HeldKey>,
     /// Whether the gateway is told of a company's network, over a socket that it has for that.
     pub company: bool,
 }
@@ -111,6 +116,31 @@ impl NamedRequest {
             path: url[url::Position::BeforePath..url::Position::AfterQuery].to_owned(),
         }
     }
+}
+
+/// A header of requests to a provider, in which the gateway puts a key: `lazaret` has none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct HeldKey {
+    pub number: u32,
+    pub origin: HostOrigin,
+    /// The header's name, in lower case.
+    pub header: String,
+    /// The header's value as `lazaret` sends it, with [`HeldKey::place`] for the key.
+    pub template: String,
+}
+
+impl HeldKey {
+    /// The text in place of the key `number`.
+    pub fn place(number: u32) -> String {
+        Key::held(number).expose().to_owned()
+    }
+}
+
+/// A key on its way from the process that has found it to the gateway: a line of JSON.
+#[derive(Serialize, Deserialize)]
+pub struct KeyValue {
+    pub number: u32,
+    pub value: String,
 }
 
 /// Hosts to which servers refer for a login.

@@ -42,7 +42,7 @@ static OF_PROCESS: OnceLock<ClientGateway> = OnceLock::new();
 
 impl ClientGateway {
     /// The gateway at the other end of `control`, which is told what it serves, and gets its end of the line for `tickets` if web tools
-    /// need them.
+    /// need them, and the line with `keys` if it puts some into requests.
     ///
     /// # Errors
     /// If it has ended, or there is too much of it.
@@ -50,9 +50,10 @@ impl ClientGateway {
         control: UnixStream,
         begin: &Begin,
         tickets: Option<OwnedFd>,
+        keys: Option<OwnedFd>,
     ) -> Result<Self, ClientGatewayError> {
         (&control).write_all(&framed(begin, BEGIN_MAX)?)?;
-        if let Some(line) = tickets {
+        for line in tickets.into_iter().chain(keys) {
             send_descriptor(&control, &line).map_err(io::Error::from)?;
         }
         control.set_nonblocking(true)?;
@@ -118,7 +119,7 @@ fn send_descriptor(control: &UnixStream, descriptor: impl AsFd) -> nix::Result<(
 
 /// Tells the gateway at the other end of `control` what it serves, and makes it this process's: for the hosts that settings have named,
 /// and for policies with the tables `webs`; by way of a `company`'s network, of which it is told by another process; with its end of the
-/// line for `tickets`.
+/// line for `tickets`; with the line on which `keys` come.
 ///
 /// # Errors
 /// If it has ended, or there is too much of it.
@@ -127,6 +128,7 @@ pub fn begin(
     webs: Vec<WebTable>,
     company: bool,
     tickets: Option<OwnedFd>,
+    keys: Option<OwnedFd>,
 ) -> io::Result<()> {
     let NamedHosts {
         named,
@@ -134,7 +136,9 @@ pub fn begin(
         strangers,
         logins,
         engines,
+        keys: held,
     } = named_hosts();
+    let keys = keys.filter(|_| !held.is_empty());
     let begin = Begin {
         webs,
         named: named.into_iter().collect(),
@@ -142,10 +146,11 @@ pub fn begin(
         strangers: strangers.into_iter().collect(),
         logins,
         engines: engines.into_iter().collect(),
+        keys: held.into_iter().collect(),
         tickets: tickets.is_some(),
         company,
     };
-    let gateway = ClientGateway::begin(control, &begin, tickets);
+    let gateway = ClientGateway::begin(control, &begin, tickets, keys);
     gateway.map_err(io::Error::other)?.install();
     Ok(())
 }

@@ -3,6 +3,9 @@
 use http::header::HeaderValue;
 use std::fmt;
 
+/// The beginning of the text in place of a key that the gateway has.
+const HELD: &str = "lazaret-key-";
+
 /// A key. Only the service gets to see it, in a header.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
@@ -15,6 +18,17 @@ impl Key {
             .then(|| Self(text.to_owned()))
     }
 
+    /// A key that this process has not: its gateway has it by this number.
+    pub fn held(number: u32) -> Self {
+        Self(format!("{HELD}{number}"))
+    }
+
+    /// The number of a key that the gateway has.
+    pub fn number(&self) -> Option<u32> {
+        self.0.strip_prefix(HELD)?.parse().ok()
+    }
+
+    /// The key; of one that the gateway has, the text in its place, by which it is replaced there.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -37,6 +51,12 @@ pub struct KeyNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_held_key_has_a_number() {
+        assert_eq!(Key::held(7).number(), Some(7));
+        assert_eq!(Key::new("sk-7").unwrap().number(), None);
+    }
 
     #[test]
     fn a_key_is_not_shown() {

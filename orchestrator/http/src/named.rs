@@ -1,6 +1,6 @@
 //! The hosts of the user's settings: named while settings are read, and told to the gateway before `lazaret` confines itself.
 
-use crate::ask::{HostOrigin, LoginHosts, NamedRequest, SearchEngine};
+use crate::ask::{HeldKey, HostOrigin, LoginHosts, NamedRequest, SearchEngine};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use url::Url;
@@ -13,6 +13,7 @@ pub(crate) struct NamedHosts {
     pub strangers: BTreeSet<HostOrigin>,
     pub logins: LoginHosts,
     pub engines: BTreeSet<SearchEngine>,
+    pub keys: BTreeSet<HeldKey>,
 }
 
 static NAMED: Mutex<NamedHosts> = Mutex::new(NamedHosts {
@@ -21,6 +22,7 @@ static NAMED: Mutex<NamedHosts> = Mutex::new(NamedHosts {
     strangers: BTreeSet::new(),
     logins: LoginHosts::Recorded(BTreeSet::new()),
     engines: BTreeSet::new(),
+    keys: BTreeSet::new(),
 });
 
 fn lock() -> MutexGuard<'static, NamedHosts> {
@@ -35,6 +37,11 @@ pub fn name_host(url: &Url) {
 /// The user's settings of a provider or a collector need this request, and no other to its host that is not named too.
 pub fn name_request(request: NamedRequest) {
     lock().requests.insert(request);
+}
+
+/// Requests to a provider have this header, in which the gateway puts a key.
+pub fn name_key(key: HeldKey) {
+    lock().keys.insert(key);
 }
 
 /// A repository's settings name the host of `url`.

@@ -22,6 +22,12 @@ pub enum KeyError {
     /// The keyring may have one, and does not give it.
     #[error("no key from the desktop keyring: {0}")]
     Keyring(#[from] KeyringError),
+    /// In the words of the process that has looked for it.
+    #[error("{0}")]
+    Held(String),
+    /// In its words too, of the keyring.
+    #[error("{0}")]
+    HeldKeyring(String),
     /// It could not be taken out of what is shown, so it is not used.
     #[error(transparent)]
     Redactor(#[from] RedactorError),

@@ -4,14 +4,16 @@ use crate::error::KeyError;
 use crate::key_file;
 use crate::keyring::Keyring;
 use orchestrator_confine::Files;
-use orchestrator_http::key::{Key, KeyNames};
+use orchestrator_http::key::Key;
 use orchestrator_text::known::redactor;
+use orchestrator_text::secret_environment;
 use policies::secret::Secret;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 
 /// Where a key was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KeySource {
     /// The file that the user names.
     File,
@@ -40,14 +42,10 @@ pub struct FoundKey {
     pub source: KeySource,
 }
 
-/// The key with these names: from `file` if one is named, else from the environment, else from the keyring. `None` if no place has
-/// one, or none is needed.
-///
-/// # Errors
-/// If a place has a key that cannot be used or read.
-pub fn find(
+/// A key for another process, or for one that has no other to ask: it comes into this one's memory.
+pub(crate) fn find_here(
     _: &Files,
-    names: Option<KeyNames>,
+    names: (Option<&str>, Option<&str>),
     file: Option<&Path>,
     keyring: &Keyring,
 ) -> Result<Option<FoundKey>, KeyError> {
@@ -84,23 +82,21 @@ fn learned(name: &str, text: &str) -> Result<Key, KeyError> {
 }
 
 fn text(
-    names: Option<KeyNames>,
+    (variable, issuer): (Option<&str>, Option<&str>),
     file: Option<&Path>,
     keyring: &Keyring,
 ) -> Result<Option<(String, KeySource)>, KeyError> {
     if let Some(path) = file {
         return Ok(Some((from_file(path)?, KeySource::File)));
     }
-    let Some(names) = names else {
+    let (Some(variable), Some(issuer)) = (variable, issuer) else {
         return Ok(None);
     };
-    let variable = std::env::var(names.variable)
-        .ok()
-        .filter(|key| !key.trim().is_empty());
+    let variable = secret_environment::text(variable).filter(|key| !key.trim().is_empty());
     if let Some(text) = variable {
         return Ok(Some((text, KeySource::Environment)));
     }
     Ok(keyring
-        .secret(names.issuer)?
+        .secret(issuer)?
         .map(|text| (text, KeySource::Keyring)))
 }

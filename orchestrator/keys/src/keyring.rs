@@ -3,7 +3,7 @@
 use crate::bus_address;
 use crate::error::KeyringError;
 use crate::secret_service;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,11 +15,11 @@ const LIMIT: Duration = Duration::from_secs(5);
 type KeyringLookup = Result<Option<String>, KeyringError>;
 
 /// The desktop keyring, if the user's settings permit using it.
-#[derive(Deserialize)]
-#[serde(from = "bool")]
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(from = "bool", into = "bool")]
 pub struct Keyring {
     is_asked: bool,
-    found: RefCell<BTreeMap<&'static str, KeyringLookup>>,
+    found: RefCell<BTreeMap<String, KeyringLookup>>,
 }
 
 impl Default for Keyring {
@@ -37,6 +37,12 @@ impl From<bool> for Keyring {
     }
 }
 
+impl From<Keyring> for bool {
+    fn from(keyring: Keyring) -> Self {
+        keyring.is_asked
+    }
+}
+
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keyring")
@@ -47,7 +53,7 @@ impl fmt::Debug for Keyring {
 
 impl Keyring {
     /// The stored key of `issuer`; `None` if there is no keyring, or it has no such key.
-    pub(crate) fn secret(&self, issuer: &'static str) -> Result<Option<String>, KeyringError> {
+    pub(crate) fn secret(&self, issuer: &str) -> Result<Option<String>, KeyringError> {
         if !self.is_asked {
             return Ok(None);
         }
@@ -57,7 +63,16 @@ impl Keyring {
         if let Some(silent) = found.values().find(is_silent) {
             return silent.clone();
         }
-        found.entry(issuer).or_insert_with(|| ask(issuer)).clone()
+        let issuer = issuer.to_owned();
+        found
+            .entry(issuer)
+            .or_insert_with_key(|issuer| ask(issuer))
+            .clone()
+    }
+
+    /// A keyring by these settings, for another process.
+    pub(crate) fn unasked(&self) -> Self {
+        Self::from(self.is_asked)
     }
 }
 

@@ -9,3 +9,4 @@ mod secret_service;
 mod key_file;
 pub mod keyring;
 pub mod find;
+pub mod held;

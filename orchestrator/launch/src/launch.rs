@@ -106,12 +106,16 @@ use crate::project::Project;
 use crate::row::CommandRow;
 use crate::runlog::RunLog;
 use crate::runtime::runtime;
+use crate::secrets::{self, KeySearch, WithoutSecretsError};
 use crate::session_options::{EnvironmentOptions, ScopeParser, SessionOptions};
+use crate::start::{self, HelperProcess};
 use crate::stdio::print;
 use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::{ConfinementProof, Files, Needs, Unconfined};
 use orchestrator_engine::executor::ExecutorError;
+use orchestrator_text::known::redactor;
+use orchestrator_text::secret_environment;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -203,6 +207,8 @@ pub struct Linked {
     /// Tells a gateway what it serves, besides what settings have named: policies with these tables. A program without commands that
     /// have a network has none.
     pub begin_network: Option<BeginNetwork>,
+    /// Finds keys of providers for a command that is not to have them.
+    pub key_finder: Option<fn() -> KeySearch>,
 }
 
 impl Launch {
@@ -215,6 +221,30 @@ impl Launch {
         Self {
             unconfined: Unconfined::of_process(),
             linked,
+        }
+    }
+
+    /// Becomes this program again without the secrets of its environment, if it has any: before a command that hears a model.
+    ///
+    /// # Errors
+    /// If a secret would stay here.
+    pub fn without_secrets(&self) -> Result<(), WithoutSecretsError> {
+        secrets::begin(&self.unconfined)
+    }
+
+    /// Does the work of a process that is no command of a user.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn help(self, process: HelperProcess) -> Result<(), WithoutSecretsError> {
+        match process {
+            HelperProcess::WithSecrets => {
+                let error = start::become_with_secrets(self.files());
+                Err(WithoutSecretsError::Become(error))
+            }
+            HelperProcess::Redactor => {
+                secrets::serve_redactor(self.unconfined, self.linked.key_finder)
+            }
         }
     }
 
@@ -380,6 +410,11 @@ impl Prepared {
             let way = self.network();
             network::begin(self.files(), self.begin_network, way, webs, tickets);
         }
+        // Of what the gateway got, nothing is left here; nor of what it did not get.
+        drop(secrets::keys());
+        secret_environment::close();
+        // Without it, all text is withheld.
+        let _ = redactor().confine();
         let proof = self.unconfined.confine(&needs);
         Confined { log, proof }
     }

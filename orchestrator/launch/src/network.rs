@@ -1,6 +1,7 @@
 //! The gateway of a command with a network: started and told what it serves before this process gives up files and programs.
 
 use crate::policy_files::PolicyFiles;
+use crate::secrets;
 use crate::start::{start_company, start_gateway};
 use crate::stdio::print;
 use orchestrator_confine::Files;
@@ -13,8 +14,9 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Tells a gateway what it serves: the hosts that settings have named, policies with these tables, and whether it is told of a
-/// company's network by somebody else; with its end of the line for tickets.
-pub type BeginNetwork = fn(UnixStream, Vec<WebTable>, bool, Option<OwnedFd>) -> io::Result<()>;
+/// company's network by somebody else; with its end of the line for tickets, and with that on which keys come.
+pub type BeginNetwork =
+    fn(UnixStream, Vec<WebTable>, bool, Option<OwnedFd>, Option<OwnedFd>) -> io::Result<()>;
 
 /// Why a command has no network.
 #[derive(Debug, Error)]
@@ -54,7 +56,8 @@ pub(crate) fn begin(
     let begun = way.company(files).and_then(|company| {
         let is_company = company.is_some();
         let started = start_gateway(files, company.as_ref());
-        let begun = started.and_then(|control| begin(control, webs(), is_company, tickets?));
+        let begun = started
+            .and_then(|control| begin(control, webs(), is_company, tickets?, secrets::keys()));
         begun.map_err(OwnNetworkError::Gateway)
     });
     if let Err(error) = begun {

@@ -12,6 +12,7 @@ use crate::stdio::print::{self, problem};
 use crate::tickets::TicketPair;
 use broker_protocol::{Digest, Failed, NetworkRequest, Open, Scope, Trust, ZonePath};
 use orchestrator_confine::Files;
+use orchestrator_text::secret_environment;
 use policies::network::Leasing;
 use policies::secret::looks_secret;
 use policies::{Choice, EffectivePolicy, PolicyError, source};
@@ -324,7 +325,9 @@ impl SessionOptions {
                 || rules.set.contains_key(name);
             is_passed || is_set || rules.credentials.contains(name)
         };
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let names = secret_environment::names()
+            .into_iter()
+            .filter_map(|name| name.into_string().ok());
         let mut left: Vec<String> = names.filter(|name| !given(name)).collect();
         left.sort();
         left

@@ -2,6 +2,7 @@
 //! policy, for `serve` what removes its socket, for `chat` and `serve` a model's server through the executor, for `mcp` what examines
 //! projects, and for `acp` the agent: the only place of the orchestrator that starts another program.
 
+use crate::secret_file;
 use crate::tickets::TicketPair;
 use broker_protocol::Failed;
 use nix::errno::Errno;
@@ -28,6 +29,10 @@ const NAME: &str = "lazaret-executor";
 const ATTACK: &str = "lazaret-attack";
 const SHELL: &str = "lazaret-bash";
 const MAIN: &str = "lazaret";
+/// The word of this program for one that needs all variables, after which come the names of those that it does not get.
+const WITH_SECRETS: &str = "with-secrets";
+/// The word of this program for the process that searches texts for secrets.
+const REDACTOR: &str = "redactor";
 const GATEWAY: &str = "lazaret-gateway";
 /// Variables of our environment that the gateway has: where certificates are, and how names are resolved. None of it is a secret.
 const OF_GATEWAY: [&str; 5] = [
@@ -67,20 +72,17 @@ pub fn start_cleanup(program: Option<&Path>) -> Result<UnixStream, ExecutorError
 ///
 /// # Errors
 /// The executor cannot be started. That the server cannot is seen by nobody listening.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the one file that starts a program"
-)]
 pub fn start_server(_: &Files, executor: Option<&Path>, command: &[String]) -> io::Result<()> {
-    let mut starting = Command::new(self::program(executor));
+    let mut starting = WithSecrets::of(&self::program(executor), OWN_KEYS.into_iter())?;
     starting
+        .command
         .arg("start")
         .args(command)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .current_dir("/");
-    without_keys(&mut starting).spawn().map(drop)
+    starting.spawn().map(drop)
 }
 
 /// An executor that creates a broker for each socket that it receives. So a program that can no longer start others can still
@@ -185,28 +187,158 @@ pub fn start_gateway(_: &Files, company: Option<&UnixStream>) -> io::Result<Unix
 ///
 /// # Errors
 /// If it cannot be started.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the one file that starts a program"
-)]
 pub fn start_company(
     _: &Files,
     executor: Option<&Path>,
     written: &[PathBuf],
 ) -> io::Result<(UnixStream, String)> {
     let (ours, theirs) = UnixStream::pair()?;
-    let mut command = Command::new(program(executor));
-    command
+    let mut company = WithSecrets::of(&program(executor), OWN_KEYS.into_iter())?;
+    company
+        .command
         .arg("company")
         .args(written)
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::piped())
         .process_group(0);
-    let mut started = without_keys(&mut command).spawn()?;
+    let mut started = company.spawn()?;
     let answer = started.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let mut text = String::new();
     answer.take(ANSWER_MAX).read_to_string(&mut text)?;
     Ok((ours, text))
+}
+
+/// A program that gets all variables, also those that this process was started without.
+struct WithSecrets {
+    command: Command,
+    /// Inherited by what is started while it exists.
+    hidden: Option<OwnedFd>,
+}
+
+impl WithSecrets {
+    /// `program`, without the variables `withheld`.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one file that starts a program"
+    )]
+    fn of<'n>(program: &Path, withheld: impl Iterator<Item = &'n str>) -> io::Result<Self> {
+        let Some(hidden) = secret_file::inheritable()? else {
+            let mut command = Command::new(program);
+            for name in withheld {
+                command.env_remove(name);
+            }
+            return Ok(Self {
+                command,
+                hidden: None,
+            });
+        };
+        // Another process starts it, of which we would hear no more than its end.
+        program.metadata()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        let names = withheld.collect::<Vec<_>>().join(",");
+        command.arg(WITH_SECRETS).arg(names).arg(program);
+        Ok(Self {
+            command,
+            hidden: Some(hidden),
+        })
+    }
+
+    fn spawn(mut self) -> io::Result<Child> {
+        let started = self.command.spawn();
+        drop(self.hidden);
+        started
+    }
+}
+
+/// Becomes this program again without these variables; open files stay. Returns only if that fails.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
+pub(crate) fn become_without<'n>(
+    _: &Files,
+    names: impl Iterator<Item = &'n OsString>,
+) -> io::Error {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new(program);
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    for name in names {
+        command.env_remove(name);
+    }
+    command.args(arguments).exec()
+}
+
+/// Starts this program again to search texts for the secrets that we were started without; returns our end of its
+/// standard input, and the end of the line on which it passes keys to the gateway.
+///
+/// # Errors
+/// If it cannot be started.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
+pub(crate) fn start_redactor(_: &Files) -> io::Result<(UnixStream, OwnedFd)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let (keys, passed) = UnixStream::pair()?;
+    let hidden = secret_file::inheritable()?;
+    // In a group of its own: Ctrl-C in a terminal is for us, who may still have something to say.
+    Command::new(std::env::current_exe()?)
+        .arg(REDACTOR)
+        .stdin(OwnedFd::from(theirs))
+        .stdout(OwnedFd::from(passed))
+        .process_group(0)
+        .spawn()?;
+    drop(hidden);
+    Ok((ours, keys.into()))
+}
+
+/// Processes of this program that hear nobody, and are no commands of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HelperProcess {
+    /// Becomes a program that gets all variables.
+    WithSecrets,
+    Redactor,
+}
+
+/// The one that this process was started as.
+pub fn helper_process() -> Option<HelperProcess> {
+    let word = std::env::args_os().nth(1)?;
+    match word.to_str()? {
+        WITH_SECRETS => Some(HelperProcess::WithSecrets),
+        REDACTOR => Some(HelperProcess::Redactor),
+        _ => None,
+    }
+}
+
+/// Becomes the program of our arguments, with all variables but those that they name. Returns only if that fails.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
+pub fn become_with_secrets(files: &Files) -> io::Error {
+    let hidden = match secret_file::read(files) {
+        Ok(hidden) => hidden,
+        Err(error) => return error,
+    };
+    let mut arguments = std::env::args_os().skip(2);
+    let (Some(names), Some(program)) = (arguments.next(), arguments.next()) else {
+        return io::ErrorKind::InvalidInput.into();
+    };
+    let names = names.to_string_lossy().into_owned();
+    let withheld: BTreeSet<&str> = names.split(',').collect();
+    let mut command = Command::new(program);
+    command.args(arguments).envs(hidden);
+    // Without any, the one name is empty.
+    for name in withheld.into_iter().filter(|name| !name.is_empty()) {
+        command.env_remove(name);
+    }
+    command.exec()
 }
 
 /// The installed program of the self-attack.
@@ -591,10 +723,6 @@ pub fn start_ready(
 /// Standard input is the executor's end of the socket. It gets no process group of its own, because it leaves ours with a session of
 /// its own: Ctrl-C in the terminal is for the command, which gets it through us, and must not kill the broker around it. Nobody waits
 /// for it: it ends when we do, and then our parent waits for both.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the one file that starts a program"
-)]
 fn spawn_program(
     program: &Path,
     task: &str,
@@ -602,23 +730,21 @@ fn spawn_program(
     tickets: Option<&OwnedFd>,
 ) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
-    let mut command = Command::new(program);
-    command
+    // Keys for the network are ours: the executor needs none, except those that it passes to an agent in a cell.
+    let withheld = OWN_KEYS
+        .into_iter()
+        .filter(|key| !credentials.contains(*key));
+    let mut executor = WithSecrets::of(program, withheld)?;
+    executor
+        .command
         .arg(task)
         .args(tickets.map(|_| "--tickets"))
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .env(CANARY.0, CANARY.1);
-    command.stdout(match tickets {
-        Some(line) => Stdio::from(line.try_clone()?),
-        None => Stdio::null(),
-    });
-    // Keys for the network are ours: the executor needs none, except those that it passes to an agent in a cell.
-    for key in OWN_KEYS
-        .into_iter()
-        .filter(|key| !credentials.contains(*key))
-    {
-        command.env_remove(key);
-    }
-    command.spawn()?;
+        .env(CANARY.0, CANARY.1)
+        .stdout(match tickets {
+            Some(line) => Stdio::from(line.try_clone()?),
+            None => Stdio::null(),
+        });
+    executor.spawn()?;
     Ok(ours)
 }

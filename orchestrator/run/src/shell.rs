@@ -59,6 +59,7 @@ fn own() -> Result<Infallible, Failed> {
         agent_settings: |_, _| Vec::new(),
         hooks: |_| Ok(UserHooks::none()),
         begin_network: None,
+        key_finder: None,
     });
     if hooks::may_exist(launch.files(), &hooks::agent_settings()) {
         let error = start::become_main_program(launch.files());

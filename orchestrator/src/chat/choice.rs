@@ -12,12 +12,14 @@ use orchestrator_agent::providers::mock::{Mock, SCRIPT_MAX, Script};
 use orchestrator_agent::providers::{self, Vendor};
 use orchestrator_confine::Files;
 use orchestrator_keys::error::KeyError;
-use orchestrator_keys::find::{FoundKey, KeySource, find};
+use orchestrator_keys::find::{FoundKey, KeySource};
+use orchestrator_keys::held::find;
 use orchestrator_launch::session_options::{SessionOptions, read_text_up_to};
 use orchestrator_launch::stdio::print;
 use orchestrator_serve::backends::{Backend, BackendSource, Backends};
 use orchestrator_text::known::redactor;
 use orchestrator_text::known::{ANTHROPIC_KEY, OPENAI_KEY};
+use orchestrator_text::secret_environment;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -267,10 +269,9 @@ impl ChosenModel {
 }
 
 fn by_environment() -> String {
-    let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if has(ANTHROPIC_KEY) {
+    if secret_environment::is_set(ANTHROPIC_KEY) {
         "claude".to_owned()
-    } else if has(OPENAI_KEY) {
+    } else if secret_environment::is_set(OPENAI_KEY) {
         "openai".to_owned()
     } else {
         "ollama".to_owned()
@@ -306,7 +307,9 @@ fn key(
             }
             Ok(found)
         }
-        Err(error @ KeyError::Keyring(_)) if need == KeyNeed::Optional => {
+        Err(error @ (KeyError::Keyring(_) | KeyError::HeldKeyring(_)))
+            if need == KeyNeed::Optional =>
+        {
             print::problem(&format!("{}: {error}", vendor.name()));
             Ok(None)
         }

@@ -3,17 +3,24 @@
 //! It finds a value unchanged and in the forms that text takes on its way (`crate::forms`), also with invisible characters in between
 //! (`crate::fold`), but not one that a command spells in another way. It is a safety net behind the layers that keep secrets out of a cell, not a barrier.
 //!
+//! A process that hears a model knows no secret: another one searches for it (`crate::redactor_process`), and says only where whole
+//! values are.
+//!
 //! Its cost is bounded whatever the secrets are: a long secret is searched for in pieces, and the beginning of a secret is found by
 //! binary search among all pieces.
 
 use crate::fold::{fold, fold_open};
 use crate::forms::forms;
+use crate::found_secrets::{FoundSecret, PatternFacts, Patterns};
+use crate::remote_search::RemoteSearch;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind, PatternID};
 use broker_protocol::Captured;
 use policies::secret::{Secret, VALUE_MIN};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use thiserror::Error;
 
@@ -28,8 +35,6 @@ const PATTERNS_MAX: usize = 2 << 20;
 /// Maximum bytes of patterns for which to build the fastest search, which takes the most memory.
 const FAST_MAX: usize = 1 << 10;
 
-/// The beginning of the mark that replaces a secret.
-pub(crate) const MARK: &str = "[redacted:";
 /// The mark that replaces a part of a secret.
 const CUT: &[u8] = b"[redacted]";
 
@@ -37,12 +42,22 @@ const CUT: &[u8] = b"[redacted]";
 const WITHHELD: &str = "[withheld]";
 
 /// Finds secrets. Without secrets it costs nothing.
-pub struct Redactor {
+pub struct Redactor(SearchPlace);
+
+/// Where secrets are looked for.
+enum SearchPlace {
+    Local(LocalSearch),
+    /// In another process: this one has none of them.
+    Remote(RemoteSearch),
+    /// Nowhere: all text is withheld.
+    Withheld,
+}
+
+#[derive(Default)]
+struct LocalSearch {
     /// All secrets so far: one search looks for all of them.
     secrets: Mutex<Vec<Secret>>,
     search: RwLock<Option<Arc<SecretSearch>>>,
-    /// Whether all text is withheld.
-    withholds: bool,
 }
 
 /// Why it is impossible to search for the secrets.
@@ -56,6 +71,10 @@ pub enum RedactorError {
     /// The search could not be built.
     #[error("the secrets in the environment cannot be looked for: {0}")]
     Search(String),
+    #[error(
+        "the process that looks for secrets has ended, or took none more; start the command again"
+    )]
+    Gone,
 }
 
 /// A text that may begin or end within a secret.
@@ -124,17 +143,14 @@ fn patterns_of(value: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// `form` in pieces of [`PIECE`] bytes; none is so short that it would match innocent text.
+/// `form` in pieces of at most [`PIECE`] bytes and of about the same length: a short one would be found in innocent text, and whoever
+/// may only ask what is found could guess it.
 fn pieces(form: &[u8]) -> Vec<&[u8]> {
-    let mut rest = form;
-    let mut pieces = Vec::new();
-    while rest.len() >= PIECE + VALUE_MIN {
-        let (piece, other) = rest.split_at(PIECE);
-        pieces.push(piece);
-        rest = other;
-    }
-    pieces.push(rest);
-    pieces
+    let count = form.len().div_ceil(PIECE).max(1);
+    let at = |number: usize| number * form.len() / count;
+    (0..count)
+        .map(|number| &form[at(number)..at(number + 1)])
+        .collect()
 }
 
 /// Applies `change` to every string in `value`, including names of fields; it returns `None` for one that stays.
@@ -196,20 +212,24 @@ impl Redactor {
     /// If it is impossible to search for all of them.
     pub fn new(secrets: Vec<Secret>) -> Result<Self, RedactorError> {
         let search = SecretSearch::with_lines(&secrets)?.map(Arc::new);
-        Ok(Self {
+        Ok(Self(SearchPlace::Local(LocalSearch {
             secrets: Mutex::new(secrets),
             search: RwLock::new(search),
-            withholds: false,
-        })
+        })))
     }
 
     /// Withholds all text: for use while secrets are not known.
     pub fn withholding() -> Self {
-        Self {
-            secrets: Mutex::default(),
-            search: RwLock::default(),
-            withholds: true,
-        }
+        Self(SearchPlace::Withheld)
+    }
+
+    /// Has the process at the other end of `socket` search, which knows the secrets.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn remote(socket: UnixStream) -> Result<Self, RedactorError> {
+        let search = RemoteSearch::begin(socket).ok_or(RedactorError::Gone)?;
+        Ok(Self(SearchPlace::Remote(search)))
     }
 
     /// Searches for one more secret from now on: a key that is known only once a user provides it. A value too short to distinguish
@@ -218,72 +238,200 @@ impl Redactor {
     /// # Errors
     /// If it is impossible to search for all of them; then nothing changes.
     pub fn learn(&self, secret: Secret) -> Result<(), RedactorError> {
-        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = secrets.iter().any(|known| known.value == secret.value);
-        if self.withholds || is_known || secret.value.len() < VALUE_MIN {
-            return Ok(());
+        match &self.0 {
+            SearchPlace::Local(local) => local.learn(secret),
+            SearchPlace::Remote(remote) if secret.value.len() >= VALUE_MIN => {
+                remote.learn(&secret).ok_or(RedactorError::Gone)
+            }
+            SearchPlace::Remote(_) | SearchPlace::Withheld => Ok(()),
         }
-        let mut all = secrets.clone();
-        all.push(secret);
-        let search = SecretSearch::with_lines(&all)?.map(Arc::new);
-        *self.search.write().unwrap_or_else(PoisonError::into_inner) = search;
-        *secrets = all;
-        Ok(())
     }
 
-    fn search(&self) -> Option<Arc<SecretSearch>> {
-        self.search
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    /// Has the process that searches find and keep a secret; returns what it says of it. `None` if this process searches by itself.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn hold(&self, query: &[u8]) -> Result<Option<Value>, RedactorError> {
+        match &self.0 {
+            SearchPlace::Remote(remote) => remote.hold(query).map(Some).ok_or(RedactorError::Gone),
+            SearchPlace::Local(_) | SearchPlace::Withheld => Ok(None),
+        }
+    }
+
+    /// Has the process that searches give up all files, if there is one: from now on it finds no further secret.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn confine(&self) -> Result<(), RedactorError> {
+        match &self.0 {
+            SearchPlace::Remote(remote) => remote.confine().ok_or(RedactorError::Gone),
+            SearchPlace::Local(_) | SearchPlace::Withheld => Ok(()),
+        }
     }
 
     /// Whether there is nothing to search for.
     pub fn is_idle(&self) -> bool {
-        self.search().is_none() && !self.withholds
+        match &self.0 {
+            SearchPlace::Local(local) => local.search().is_none(),
+            SearchPlace::Remote(remote) => remote.is_idle(),
+            SearchPlace::Withheld => false,
+        }
     }
 
     /// Whether all text is withheld because secrets are not known.
     pub(crate) fn withholds(&self) -> bool {
-        self.withholds
+        match &self.0 {
+            SearchPlace::Local(_) => false,
+            SearchPlace::Remote(remote) => remote.is_gone(),
+            SearchPlace::Withheld => true,
+        }
+    }
+
+    /// The secrets in `bytes`; `None` if that is not known.
+    pub(crate) fn find(&self, bytes: &[u8], patterns: Patterns) -> Option<Vec<FoundSecret>> {
+        match &self.0 {
+            SearchPlace::Local(local) => {
+                let search = local.search();
+                Some(search.map_or_else(Vec::new, |search| search.of(patterns).find(bytes)))
+            }
+            SearchPlace::Remote(remote) => remote.find(bytes, patterns),
+            SearchPlace::Withheld => None,
+        }
+    }
+
+    /// Facts about the secrets that say little of any.
+    pub(crate) fn facts(&self) -> PatternFacts {
+        match &self.0 {
+            SearchPlace::Local(local) => local
+                .search()
+                .map_or_else(PatternFacts::default, |search| search.facts()),
+            SearchPlace::Remote(remote) => remote.facts(),
+            SearchPlace::Withheld => PatternFacts::default(),
+        }
     }
 
     /// `bytes` without secrets.
     pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.withholds {
-            return Cow::Borrowed(WITHHELD.as_bytes());
-        }
-        let Some(search) = self
-            .search()
-            .filter(|search| search.automaton.is_match(&*fold(bytes).bytes))
-        else {
+        if self.is_idle() {
             return Cow::Borrowed(bytes);
+        }
+        let found = match self.find(bytes, Patterns::Whole) {
+            Some(found) if found.is_empty() => return Cow::Borrowed(bytes),
+            Some(found) => found,
+            None => return Cow::Borrowed(WITHHELD.as_bytes()),
         };
         let mut clear = Cleared::default();
-        search.pass(bytes, bytes.len(), &mut clear);
+        clear.pass(bytes, &found, bytes.len());
         Cow::Owned(clear.bytes)
     }
 
     /// Removes secrets from `piece`, and parts of secrets at its edges; returns whether there were any.
     pub fn redact(&self, piece: RedactedPiece<'_>) -> bool {
-        let Some(search) = self.search() else {
+        if self.is_idle() {
             return false;
-        };
-        match piece {
-            RedactedPiece::Lines(bytes) => search.redact_lines(bytes),
-            RedactedPiece::Ends(captured) => search.redact_ends(captured),
-            RedactedPiece::Page {
-                bytes,
-                before,
-                behind,
-            } => search.redact_page(bytes, Cuts { before, behind }),
         }
+        let here = match &self.0 {
+            SearchPlace::Local(local) => local.search(),
+            SearchPlace::Remote(_) | SearchPlace::Withheld => None,
+        };
+        match (piece, here) {
+            (RedactedPiece::Lines(bytes), _) => self.redact_lines(bytes),
+            (RedactedPiece::Ends(captured), Some(search)) => search.redact_ends(captured),
+            (RedactedPiece::Ends(captured), None) => self.withhold_ends(captured),
+            (
+                RedactedPiece::Page {
+                    bytes,
+                    before,
+                    behind,
+                },
+                here,
+            ) => {
+                let cuts = Cuts { before, behind };
+                match here {
+                    Some(search) => search.redact_page(bytes, cuts),
+                    None => self.withhold_edges(bytes, cuts),
+                }
+            }
+        }
+    }
+
+    /// Leaves out the words that the cut may have split: who could ask for parts of a secret could guess it octet by octet.
+    fn withhold_ends(&self, captured: &mut Captured) -> bool {
+        if captured.omitted == 0 {
+            return false;
+        }
+        let whole = captured.head.len() + captured.tail.len();
+        let head = self.certain(&captured.head, Cuts::BEHIND);
+        captured.head.truncate(head.end);
+        let tail = self.certain(&captured.tail, Cuts::BEFORE);
+        captured.tail.drain(..tail.start);
+        captured.omitted += (whole - captured.head.len() - captured.tail.len()) as u64;
+        false
+    }
+
+    /// As [`Self::withhold_ends`], with a mark.
+    fn withhold_edges(&self, bytes: &mut Vec<u8>, cuts: Cuts) -> bool {
+        let certain = self.certain(bytes, cuts);
+        if certain.end < bytes.len() {
+            bytes.truncate(certain.end);
+            bytes.extend(WITHHELD.bytes());
+        }
+        if certain.start > 0 {
+            bytes.splice(..certain.start, WITHHELD.bytes());
+        }
+        false
+    }
+
+    /// The part of `bytes` in which no secret is that a cut has split.
+    fn certain(&self, bytes: &[u8], cuts: Cuts) -> Range<usize> {
+        let (Some(all), facts) = (self.find(bytes, Patterns::Lines), self.facts()) else {
+            return match cuts {
+                Cuts { before: true, .. } => bytes.len()..bytes.len(),
+                Cuts { before: false, .. } => 0..0,
+            };
+        };
+        let split = |at: usize| all.iter().find(|one| one.start < at && at < one.end);
+        let end = match cuts.behind {
+            true => facts.unfinished(bytes),
+            false => bytes.len(),
+        };
+        let end = split(end).map_or(end, |one| one.start);
+        let start = match cuts.before {
+            true => facts.continued(bytes),
+            false => 0,
+        };
+        let start = split(start).map_or(start, |one| one.end);
+        start.min(end)..end
+    }
+
+    fn redact_lines(&self, bytes: &mut Vec<u8>) -> bool {
+        let Some(all) = self.find(bytes, Patterns::Lines) else {
+            *bytes = WITHHELD.into();
+            return true;
+        };
+        let mut clear = Vec::new();
+        let mut at = 0;
+        for found in all {
+            clear.extend_from_slice(&bytes[at..found.start]);
+            clear.extend(found.mark().bytes());
+            clear.extend(
+                bytes[found.start..found.end]
+                    .iter()
+                    .filter(|byte| **byte == b'\n'),
+            );
+            at = found.end;
+        }
+        if at > 0 {
+            clear.extend_from_slice(&bytes[at..]);
+            *bytes = clear;
+        }
+        at > 0
     }
 
     /// `text` without secrets.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.bytes(text.as_bytes()) {
-            Cow::Borrowed(_) if !self.withholds => Cow::Borrowed(text),
+            Cow::Borrowed(clear) if std::ptr::eq(clear, text.as_bytes()) => Cow::Borrowed(text),
             bytes => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
         }
     }
@@ -316,12 +464,35 @@ impl Redactor {
     }
 }
 
+impl LocalSearch {
+    fn search(&self) -> Option<Arc<SecretSearch>> {
+        self.search
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn learn(&self, secret: Secret) -> Result<(), RedactorError> {
+        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = secrets.iter().any(|known| known.value == secret.value);
+        if is_known || secret.value.len() < VALUE_MIN {
+            return Ok(());
+        }
+        let mut all = secrets.clone();
+        all.push(secret);
+        let search = SecretSearch::with_lines(&all)?.map(Arc::new);
+        *self.search.write().unwrap_or_else(PoisonError::into_inner) = search;
+        *secrets = all;
+        Ok(())
+    }
+}
+
 /// Bytes without secrets.
 #[derive(Default)]
 struct Cleared {
     bytes: Vec<u8>,
-    /// The pattern that was removed last, if nothing came after it: a secret in pieces gets only one mark.
-    last: Option<PatternID>,
+    /// The name of the secret that was removed last, if nothing came after it: a secret in pieces gets only one mark.
+    last: Option<String>,
     found: u64,
 }
 
@@ -330,6 +501,17 @@ struct Cleared {
 struct Cuts {
     before: bool,
     behind: bool,
+}
+
+impl Cuts {
+    const BEFORE: Self = Self {
+        before: true,
+        behind: false,
+    };
+    const BEHIND: Self = Self {
+        before: false,
+        behind: true,
+    };
 }
 
 impl SecretSearch {
@@ -389,42 +571,38 @@ impl SecretSearch {
         }))
     }
 
-    fn redact_lines(&self, bytes: &mut Vec<u8>) -> bool {
-        let search = self.lines.as_deref().unwrap_or(self);
-        let mut clear = Vec::new();
-        let mut at = 0;
-        let folded = fold(bytes);
-        for found in search.automaton.find_iter(&*folded.bytes) {
-            let range = folded.start(found.start())..folded.end(found.end());
-            clear.extend_from_slice(&bytes[at..range.start]);
-            clear.extend(search.mark(found.pattern()).bytes());
-            clear.extend(bytes[range.clone()].iter().filter(|byte| **byte == b'\n'));
-            at = range.end;
-        }
-        if at > 0 {
-            clear.extend_from_slice(&bytes[at..]);
-            *bytes = clear;
-        }
-        at > 0
-    }
-
     fn redact_ends(&self, captured: &mut Captured) -> bool {
         if captured.omitted == 0 {
             return false;
         }
-        self.redact_page(
-            &mut captured.head,
-            Cuts {
-                before: false,
-                behind: true,
-            },
-        ) | self.redact_page(
-            &mut captured.tail,
-            Cuts {
-                before: true,
-                behind: false,
-            },
-        )
+        self.redact_page(&mut captured.head, Cuts::BEHIND)
+            | self.redact_page(&mut captured.tail, Cuts::BEFORE)
+    }
+
+    fn of(&self, patterns: Patterns) -> &Self {
+        match patterns {
+            Patterns::Whole => self,
+            Patterns::Lines => self.lines.as_deref().unwrap_or(self),
+        }
+    }
+
+    /// All secrets in `bytes`, in order.
+    fn find(&self, bytes: &[u8]) -> Vec<FoundSecret> {
+        let folded = fold(bytes);
+        let name = |pattern: PatternID| self.names.get(pattern.as_usize());
+        let found = self.automaton.find_iter(&*folded.bytes);
+        found
+            .map(|found| FoundSecret {
+                start: folded.start(found.start()),
+                end: folded.end(found.end()),
+                name: name(found.pattern()).cloned().unwrap_or_default(),
+            })
+            .collect()
+    }
+
+    fn facts(&self) -> PatternFacts {
+        let all = self.of(Patterns::Lines);
+        PatternFacts::of(&all.patterns)
     }
 
     fn redact_page(&self, bytes: &mut Vec<u8>, cuts: Cuts) -> bool {
@@ -451,44 +629,6 @@ impl SecretSearch {
             bytes.splice(..end, CUT.iter().copied());
         }
         begins || ends
-    }
-
-    /// Appends what begins in `bytes` before `end`, without secrets. Returns where it stopped, which is after `end` if a secret
-    /// extends beyond it.
-    fn pass(&self, bytes: &[u8], end: usize, clear: &mut Cleared) -> usize {
-        let mut at = 0;
-        let folded = fold(bytes);
-        for found in self
-            .automaton
-            .find_iter(&*folded.bytes)
-            .take_while(|found| folded.start(found.start()) < end)
-        {
-            clear.push(&bytes[at..folded.start(found.start())]);
-            clear.found += 1;
-            let is_same = |last: PatternID| {
-                self.names.get(last.as_usize()) == self.names.get(found.pattern().as_usize())
-            };
-            if !clear.last.is_some_and(is_same) {
-                clear.bytes.extend(self.mark(found.pattern()).bytes());
-            }
-            clear.last = Some(found.pattern());
-            at = folded.end(found.end());
-        }
-        if at < end {
-            clear.push(&bytes[at..end]);
-            at = end;
-        }
-        at
-    }
-
-    /// The mark that replaces a secret.
-    fn mark(&self, pattern: PatternID) -> String {
-        format!(
-            "{MARK}{}]",
-            self.names
-                .get(pattern.as_usize())
-                .map_or("", String::as_str)
-        )
     }
 
     /// The start, at or after `from`, of the longest suffix of `bytes` that may still become a secret.
@@ -539,6 +679,26 @@ fn printable_name(name: &str) -> String {
 }
 
 impl Cleared {
+    /// Appends what begins in `bytes` before `end`, without the secrets `all`. Returns where it stopped, which is after `end` if a secret
+    /// extends beyond it.
+    fn pass(&mut self, bytes: &[u8], all: &[FoundSecret], end: usize) -> usize {
+        let mut at = 0;
+        for found in all.iter().take_while(|found| found.start < end) {
+            self.push(&bytes[at..found.start]);
+            self.found += 1;
+            if self.last.as_ref() != Some(&found.name) {
+                self.bytes.extend(found.mark().bytes());
+            }
+            self.last = Some(found.name.clone());
+            at = found.end;
+        }
+        if at < end {
+            self.push(&bytes[at..end]);
+            at = end;
+        }
+        at
+    }
+
     fn push(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.bytes.extend_from_slice(bytes);
@@ -552,37 +712,40 @@ pub struct SecretStream {
     redactor: &'static Redactor,
     /// Held bytes that may become a secret.
     held: Vec<u8>,
-    last: Option<PatternID>,
+    last: Option<String>,
     found: u64,
 }
 
 impl SecretStream {
     /// Adds `bytes`; returns what can be shown now.
     pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.redactor.withholds {
-            return Cow::Borrowed(b"");
-        }
-        let Some(search) = self.redactor.search() else {
+        if self.redactor.is_idle() {
             return Cow::Borrowed(bytes);
-        };
+        }
         let mut joined = std::mem::take(&mut self.held);
         joined.extend_from_slice(bytes);
-        let mut clear = Cleared {
-            bytes: Vec::with_capacity(joined.len()),
-            last: self.last,
-            found: self.found,
+        let mut clear = self.cleared(joined.len());
+        let passed = match &self.redactor.0 {
+            SearchPlace::Local(local) => match local.search() {
+                Some(search) => passed_here(&search, &joined, &mut clear),
+                None => return Cow::Borrowed(bytes),
+            },
+            SearchPlace::Remote(remote) => match remote.find(&joined, Patterns::Whole) {
+                Some(found) => clear.pass(&joined, &found, remote.facts().unfinished(&joined)),
+                None => return Cow::Borrowed(b""),
+            },
+            SearchPlace::Withheld => return Cow::Borrowed(b""),
         };
-        let mut at = 0;
-        loop {
-            let safe = search.unfinished(&joined, at);
-            let passed = at + search.pass(&joined[at..], safe - at, &mut clear);
-            if passed == safe {
-                self.held = joined.split_off(safe);
-                (self.last, self.found) = (clear.last, clear.found);
-                return Cow::Owned(clear.bytes);
-            }
-            // A secret extends over what was to be held: the held part begins after it.
-            at = passed;
+        self.held = joined.split_off(passed);
+        (self.last, self.found) = (clear.last, clear.found);
+        Cow::Owned(clear.bytes)
+    }
+
+    fn cleared(&mut self, capacity: usize) -> Cleared {
+        Cleared {
+            bytes: Vec::with_capacity(capacity),
+            last: self.last.take(),
+            found: self.found,
         }
     }
 
@@ -598,18 +761,29 @@ impl SecretStream {
 
     /// The bytes held at the end: they did not become a secret.
     pub fn finish(&mut self) -> Vec<u8> {
-        let Some(search) = self.redactor.search() else {
+        let held = std::mem::take(&mut self.held);
+        let Some(found) = self.redactor.find(&held, Patterns::Whole) else {
             return Vec::new();
         };
-        let held = std::mem::take(&mut self.held);
-        let mut clear = Cleared {
-            bytes: Vec::new(),
-            last: self.last,
-            found: self.found,
-        };
-        search.pass(&held, held.len(), &mut clear);
+        let mut clear = self.cleared(held.len());
+        clear.pass(&held, &found, held.len());
         (self.last, self.found) = (clear.last, clear.found);
         clear.bytes
+    }
+}
+
+/// Appends to `clear` what can be shown of `joined`; returns where that ends.
+fn passed_here(search: &SecretSearch, joined: &[u8], clear: &mut Cleared) -> usize {
+    let mut at = 0;
+    loop {
+        let safe = search.unfinished(joined, at);
+        let found = search.find(&joined[at..]);
+        let passed = at + clear.pass(&joined[at..], &found, safe - at);
+        if passed == safe {
+            return safe;
+        }
+        // A secret extends over what was to be held: the held part begins after it.
+        at = passed;
     }
 }
 
@@ -883,7 +1057,10 @@ mod tests {
         assert_eq!(both.text(&text), "x[redacted:B]y[redacted:A]z");
         let pieces: Vec<&[u8]> = text.as_bytes().chunks(7).collect();
         assert_eq!(streamed(both, &pieces), "x[redacted:B]y[redacted:A]z");
-        let search = both.search().unwrap();
+        let SearchPlace::Local(local) = &both.0 else {
+            panic!("it searches by itself");
+        };
+        let search = local.search().unwrap();
         assert!(search.longest < PIECE + VALUE_MIN && search.patterns.len() < 200);
         // This took half a minute when each secret was one pattern.
         assert!(

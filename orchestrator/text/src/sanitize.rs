@@ -3,7 +3,8 @@
 
 use crate::clean::Cleaner;
 use crate::escape;
-use crate::redact::{MARK, Redactor, SecretStream};
+use crate::found_secrets::MARK;
+use crate::redact::{Redactor, SecretStream};
 use crate::utf8::Utf8Joiner;
 use serde_json::Value;
 use std::borrow::Cow;

@@ -13,6 +13,7 @@ use orchestrator_http::ask::{By, SearchEngine};
 use orchestrator_http::name_engine;
 use orchestrator_reach::target::Target;
 use orchestrator_text::known::BRAVE_KEY;
+use orchestrator_text::secret_environment;
 use policies::WebPolicy;
 use serde::Deserialize;
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub struct SearchEngines {
 impl SearchEngines {
     /// The engines that our environment configures.
     pub fn from_environment() -> Self {
-        let value = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let value = |name| secret_environment::text(name).filter(|value| !value.is_empty());
         Self {
             searxng: value(SEARXNG_URL),
             brave_key: value(BRAVE_KEY),

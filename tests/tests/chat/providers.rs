@@ -567,9 +567,9 @@ fn a_key_that_others_can_read_is_not_taken() {
     assert!(server.asked().is_empty());
 }
 
-once_test!(no_other_process_has_the_keys);
-/// A key of the environment reaches no process but the one that needs it.
-fn no_other_process_has_the_keys() {
+once_test!(no_process_has_the_keys_in_its_environment);
+/// A key of the environment reaches no process that a chat starts, and the chat itself starts anew without it.
+fn no_process_has_the_keys_in_its_environment() {
     let world = world();
     let key = format!("sk-{}", lazaret_tests::world::unique());
     let marker = lazaret_tests::world::long_sleep();
@@ -585,11 +585,16 @@ fn no_other_process_has_the_keys() {
     assert!(until(LIMIT, || with_marker(&sleep)
         .iter()
         .any(|process| process.name == "sleep")));
-    let holders: Vec<_> = with_environment(&key)
-        .into_iter()
-        .map(|process| process.pid)
-        .collect();
-    assert_eq!(holders, [running.pid()]);
+    let holders = || -> Vec<_> {
+        let all = with_environment(&key).into_iter();
+        all.map(|process| process.pid).collect()
+    };
+    assert_eq!(holders(), Vec::<i32>::new());
+    let mut control = world.host("sleep");
+    let mut control = Running::start(control.arg(marker).env("ANTHROPIC_API_KEY", &key));
+    assert!(until(LIMIT, || holders() == [control.pid()]), "control");
+    let _ = control.child.kill();
+    control.finish(LIMIT);
     let _ = running.child.kill();
     running.finish(LIMIT);
 }

@@ -1,6 +1,7 @@
 //! At which addresses a host may be reached: by who named it.
 
 use super::company::{CompanyNetwork, CompanyWork};
+use super::keys::AttachedKeys;
 use super::tickets::Tickets;
 use crate::decrypted::{CertificateRoots, HostTls, TlsTerminator};
 use crate::relay::UpstreamProxy;
@@ -33,6 +34,7 @@ pub(super) struct ClientNetwork<R> {
     pub(super) allowed: AllowedHosts,
     /// Absent with an executor that somebody else has started, and in tests.
     pub(super) tickets: Option<Tickets>,
+    pub(super) keys: AttachedKeys,
     pub(super) resolver: R,
     tls: OnceCell<HostTls>,
     /// The company's, besides the machine's.
@@ -46,12 +48,18 @@ impl<R> ClientNetwork<R> {
         Self {
             allowed,
             tickets: None,
+            keys: AttachedKeys::default(),
             resolver,
             tls: OnceCell::new(),
             authorities: CertificateRoots::default(),
             proxy: None,
             login: None,
         }
+    }
+
+    /// Puts these keys into requests.
+    pub(super) fn with_keys(self, keys: AttachedKeys) -> Self {
+        Self { keys, ..self }
     }
 
     /// Goes by way of a company's network; returns the work for that beside it too. Needs a runtime.

@@ -107,6 +107,8 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         // Who asks for what the policy refuses is told so: there is no ticket for it either.
         self.net.foresee(&self.by, &self.target)?;
         let permitted = permit(tickets, allowed, &self.by, &self.target, &mut request)?;
+        let keys = &self.net.keys;
+        keys.attach(&self.by, &self.target, request.headers_mut());
         request.headers_mut().insert(header::HOST, host);
         let answer = self.send(request).await?;
         if let (Permitted::Page(used), By::Model(policy), Some(tickets)) =

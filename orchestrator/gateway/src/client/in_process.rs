@@ -44,5 +44,5 @@ pub(super) fn on_thread<R: Resolve + Send + 'static>(
         }
         Ok::<_, io::Error>(())
     })?;
-    ClientGateway::begin(ours, begin, tickets).map_err(io::Error::other)
+    ClientGateway::begin(ours, begin, tickets, None).map_err(io::Error::other)
 }

@@ -8,6 +8,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use orchestrator_http::ask::HostOrigin;
 use orchestrator_http::{name_host, name_login, name_stranger};
 use orchestrator_reach::target::Target;
+use orchestrator_text::secret_environment;
 use orchestrator_web::error::WebError;
 use orchestrator_web::named::{NamedBy, NamedHost};
 use policies::secret::looks_secret;
@@ -28,7 +29,7 @@ impl NamedAddress {
     /// If a variable is not set, or the result is no valid address or header, as text.
     pub fn of(address: &ServerAddress) -> Result<Self, String> {
         let replaced = |text: &str| {
-            let value = |name: &str| std::env::var(name).ok();
+            let value = |name: &str| secret_environment::text(name);
             variables::replace(text, &value).map_err(|error| format!("cannot be reached: {error}"))
         };
         let target = Target::parse(&replaced(&address.url)?)

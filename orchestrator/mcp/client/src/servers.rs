@@ -26,6 +26,7 @@ use orchestrator_engine::executor::Dial;
 use orchestrator_engine::service::RunningService;
 use orchestrator_engine::{NewTool, ToolOrigin};
 use orchestrator_text::redact::Redactor;
+use orchestrator_text::secret_environment;
 use orchestrator_tools::name;
 use orchestrator_tools::registry::Registry;
 use serde_json::Value;
@@ -617,7 +618,7 @@ impl Managed {
         let value = |name: &str| match name {
             "LAZARET_PROJECT" => Some(opened.project.clone()),
             "LAZARET_CENTRAL" => Some(opened.central.clone()),
-            name => std::env::var(name).ok(),
+            name => secret_environment::text(name),
         };
         let replaced = |text: &String| {
             variables::replace(text, &value).map_err(|error| {

@@ -2,14 +2,16 @@
 
 use crate::address::name_hosts;
 use crate::servers::{ServerReport, Servers, Watch};
-use crate::settings::{self, ServerSettings, SettingsOwner};
+use crate::settings::{self, ServerKind, ServerSettings, SettingsOwner};
 use crate::store::{self, ServerFiles};
 use crate::tool_changes::Notices;
+use crate::variables;
 use broker_protocol::{Failed, Open, Permission, Scope, limit};
 use orchestrator_confine::Files;
 use orchestrator_engine::Session;
 use orchestrator_engine::executor::Dial;
 use orchestrator_text::known::redactor;
+use orchestrator_text::secret_environment;
 use orchestrator_tools::catalogue::BATCH;
 use orchestrator_tools::name;
 use orchestrator_tools::registry::Registry;
@@ -175,6 +177,19 @@ pub struct SessionServers {
     notices: Rc<Notices>,
 }
 
+/// Reads the variables that a server's program gets while they can be read.
+fn read_variables(server: &ServerSettings) {
+    match &server.kind {
+        ServerKind::Program(program) => {
+            let texts = program.command.iter().chain(program.environment.values());
+            let names = texts.flat_map(|text| variables::names(text));
+            names.for_each(|name| drop(secret_environment::variable(&name)));
+        }
+        // Its hosts are named before.
+        ServerKind::Address(_) => {}
+    }
+}
+
 impl SessionServers {
     /// The servers of the session in `open`; problems go to `tell`. Has to come before we confine ourselves.
     pub fn of(files: &Files, open: &Open, tell: fn(&str)) -> Self {
@@ -216,6 +231,7 @@ impl SessionServers {
         directory: Option<PathBuf>,
         tell: fn(&str),
     ) -> Self {
+        servers.iter().for_each(read_variables);
         Self {
             servers: Rc::new(Servers::new(servers, open, redactor())),
             dial: None,

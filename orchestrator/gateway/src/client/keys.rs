@@ -1,0 +1,146 @@
+//! Keys of providers: each is put into one header of the requests to one host, in place of a text that `lazaret` sends. Elsewhere that text
+//! is text.
+
+use crate::serve::GatewayError;
+use hyper::header::{HeaderMap, HeaderValue};
+use orchestrator_http::ask::{By, HeldKey, HostOrigin, KEYS_MAX, KeyValue};
+use orchestrator_reach::target::Target;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// How long they may take: who has them closes the line when `lazaret` confines itself.
+const TIME: Duration = Duration::from_secs(60);
+
+/// Keys with the headers in which they are put.
+#[derive(Default)]
+pub(super) struct AttachedKeys(Vec<AttachedKey>);
+
+struct AttachedKey {
+    held: HeldKey,
+    /// The header's value with the key.
+    value: HeaderValue,
+}
+
+impl AttachedKeys {
+    /// Reads the values of the keys `held` from `line`, until its other end is closed.
+    ///
+    /// # Errors
+    /// If one is missing or cannot be a header's.
+    pub(super) fn read(held: &[HeldKey], line: OwnedFd) -> Result<Self, GatewayError> {
+        let line = UnixStream::from(line);
+        line.set_read_timeout(Some(TIME))?;
+        let mut text = Zeroizing::new(Vec::with_capacity(KEYS_MAX));
+        line.take(KEYS_MAX as u64).read_to_end(&mut text)?;
+        let lines = text.split(|byte| *byte == b'\n');
+        let values: Vec<KeyValue> = lines
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice(line).map_err(|_| GatewayError::Begin))
+            .collect::<Result<_, _>>()?;
+        let attached = held.iter().map(|held| {
+            let key = values.iter().find(|key| key.number == held.number)?;
+            let value = held
+                .template
+                .replace(&HeldKey::place(key.number), &key.value);
+            let mut value = HeaderValue::from_str(&value).ok()?;
+            value.set_sensitive(true);
+            let held = held.clone();
+            Some(AttachedKey { held, value })
+        });
+        let attached: Option<Vec<_>> = attached.collect();
+        attached.map(Self).ok_or(GatewayError::Begin)
+    }
+
+    /// Puts keys into the `headers` of a request of `by` to the host of `target`, where they have the text in place of one.
+    pub(super) fn attach(&self, by: &By, target: &Target, headers: &mut HeaderMap) {
+        match by {
+            By::ProviderSettings => {}
+            By::Model(_)
+            | By::ModelOfImage(_)
+            | By::Engine
+            | By::ServerSettings
+            | By::RepositorySettings
+            | By::ServerOf(_) => return,
+        }
+        let origin = HostOrigin::of(target.url());
+        for AttachedKey { held, value } in &self.0 {
+            let sent = headers.get(&held.header);
+            if held.origin == origin && sent.is_some_and(|sent| sent == held.template.as_str()) {
+                let name = hyper::header::HeaderName::try_from(&held.header);
+                name.into_iter()
+                    .for_each(|name| drop(headers.insert(name, value.clone())));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn held(number: u32, origin: &str) -> HeldKey {
+        HeldKey {
+            number,
+            origin: HostOrigin::of(&origin.parse().unwrap()),
+            header: "authorization".to_owned(),
+            template: format!("Bearer {}", HeldKey::place(number)),
+        }
+    }
+
+    fn read(held: &[HeldKey], text: &str) -> Result<AttachedKeys, GatewayError> {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (&theirs).write_all(text.as_bytes()).unwrap();
+        drop(theirs);
+        AttachedKeys::read(held, ours.into())
+    }
+
+    #[test]
+    fn a_key_is_put_into_its_header_at_its_host_alone() {
+        let text = "{\"number\":0,\"value\":\"sk-0\"}\n{\"number\":1,\"value\":\"sk-1\"}\n";
+        let (a, b) = ("https://a.example/v1", "https://b.example/");
+        let keys = read(&[held(0, a), held(1, b)], text).unwrap();
+        let sent = |by: By, url: &str, name: &'static str, value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            keys.attach(&by, &Target::parse(url).unwrap(), &mut headers);
+            headers[name].to_str().unwrap().to_owned()
+        };
+        let first = "Bearer lazaret-key-0";
+        let by = || By::ProviderSettings;
+        assert_eq!(sent(by(), a, "authorization", first), "Bearer sk-0");
+        for (by, url, name, value) in [
+            (by(), b, "authorization", first),
+            (by(), "http://a.example/", "authorization", first),
+            (by(), "https://a.example:444/", "authorization", first),
+            (by(), a, "x-other", first),
+            (by(), a, "authorization", "lazaret-key-0"),
+            (by(), a, "authorization", "Bearer lazaret-key-1"),
+            (by(), a, "authorization", "Bearer lazaret-key-0, x"),
+            (By::ServerSettings, a, "authorization", first),
+            (By::Engine, a, "authorization", first),
+        ] {
+            let got = sent(by.clone(), url, name, value);
+            assert_eq!(got, value, "{by:?} {url} {name}");
+        }
+    }
+
+    #[test]
+    fn missing_and_other_values_are_refused() {
+        let held = [held(0, "https://a.example")];
+        for wrong in [
+            "",
+            "{\"number\":1,\"value\":\"sk-1\"}\n",
+            "{\"number\":0,\"value\":\"a\\nb\"}\n",
+            "sk-0\n",
+        ] {
+            assert!(read(&held, wrong).is_err(), "{wrong}");
+        }
+        assert!(
+            read(&held, "{\"number\":0,\"value\":\"sk-0\"}\n").is_ok(),
+            "control"
+        );
+    }
+}

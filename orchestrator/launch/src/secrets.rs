@@ -1,0 +1,139 @@
+//! A start without secrets: a process that will hear a model has none in its environment, and so none in its memory.
+//!
+//! Variables that look like secrets stay on the stack of a process for as long as it runs. So they go into a file of memory, and this
+//! program becomes itself again without them. That file goes to what needs the whole environment, and to the redactor, a process
+//! of its own that searches texts for them; here it is closed before the confinement.
+
+use crate::secret_file::{self, inherited};
+use crate::start;
+use nix::sys::prctl;
+use orchestrator_confine::{Files, Needs, Unconfined};
+use orchestrator_text::known;
+use orchestrator_text::redact::{Redactor, RedactorError};
+use orchestrator_text::redactor_process::{self, SecretSource};
+use orchestrator_text::secret_environment;
+use policies::secret::{holds_secret, secrets};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use thiserror::Error;
+
+/// Why a command cannot be started without secrets in its memory.
+#[derive(Debug, Error)]
+pub enum WithoutSecretsError {
+    #[error("the secrets of the environment cannot be put aside: {0}")]
+    PutAside(io::Error),
+    #[error("the process that searches texts for secrets cannot be started: {0}")]
+    Start(io::Error),
+    #[error("the program that gets the whole environment cannot be started: {0}")]
+    Become(io::Error),
+    #[error("{0}")]
+    Redactor(#[from] RedactorError),
+}
+
+/// Becomes this program again without the secrets of the environment, if it has any. Then starts the redactor, which knows them.
+///
+/// # Errors
+/// If a secret would stay here.
+pub fn begin(unconfined: &Unconfined) -> Result<(), WithoutSecretsError> {
+    let files = unconfined.files();
+    let hidden: Vec<(OsString, OsString)> = std::env::vars_os()
+        .filter(|(name, _)| holds_secret(name))
+        .collect();
+    if !hidden.is_empty() {
+        let error = put_aside(files, &hidden);
+        return Err(WithoutSecretsError::PutAside(error));
+    }
+    if let Some(file) = inherited(files).map_err(WithoutSecretsError::PutAside)? {
+        secret_environment::install(file).map_err(WithoutSecretsError::PutAside)?;
+    }
+    let (socket, keys) = start::start_redactor(files).map_err(WithoutSecretsError::Start)?;
+    *lock() = Some(keys);
+    known::install(Redactor::remote(socket)?);
+    Ok(())
+}
+
+/// The line on which keys come for the gateway, until that gets it.
+static KEYS: Mutex<Option<OwnedFd>> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Option<OwnedFd>> {
+    KEYS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The gateway's end of the line on which keys come; it does not stay here.
+pub(crate) fn keys() -> Option<OwnedFd> {
+    lock().take()
+}
+
+/// Returns only if that fails.
+fn put_aside(files: &Files, hidden: &[(OsString, OsString)]) -> io::Error {
+    // Inherited by the program that this one becomes.
+    let _file = match secret_file::create(hidden) {
+        Ok(file) => file,
+        Err(error) => return error,
+    };
+    let names = hidden.iter().map(|(name, _)| name);
+    start::become_without(files, names)
+}
+
+/// Answers a question for a key, which it writes to a line.
+pub type KeySearch = Box<dyn FnMut(&Files, &[u8], &mut dyn Write) -> io::Result<Value>>;
+
+/// Keys for the process that asks, while this one may still read files.
+struct UnconfinedKeys {
+    unconfined: Unconfined,
+    search: KeySearch,
+    line: File,
+}
+
+impl SecretSource for UnconfinedKeys {
+    fn find(&mut self, query: &[u8]) -> io::Result<Value> {
+        (self.search)(self.unconfined.files(), query, &mut self.line)
+    }
+
+    fn confine(self) -> io::Result<()> {
+        // Closes the line: standard output is standard input from now on.
+        drop(self.line);
+        rustix::stdio::dup2_stdout(io::stdin())?;
+        secret_environment::close();
+        // Nobody of its user reads its memory.
+        prctl::set_dumpable(false)?;
+        self.unconfined.confine(&Needs::default());
+        Ok(())
+    }
+}
+
+/// Finds keys for the process at the other end of standard input, and searches its texts for them and for the secrets of its environment,
+/// until it has ended. Keys go to standard output.
+///
+/// # Errors
+/// If it cannot search for all of them.
+pub fn serve_redactor(
+    unconfined: Unconfined,
+    search: Option<fn() -> KeySearch>,
+) -> Result<(), WithoutSecretsError> {
+    let begun = WithoutSecretsError::Start;
+    let files = unconfined.files();
+    if let Some(file) = inherited(files).map_err(begun)? {
+        secret_environment::install(file).map_err(begun)?;
+    }
+    let all = secret_environment::all().map_err(begun)?;
+    known::install(Redactor::new(secrets(
+        all.iter().map(|(name, value)| (name, value)),
+    ))?);
+    drop(all);
+    prctl::set_name(c"lazaret-secrets").map_err(|errno| begun(errno.into()))?;
+    let [socket, line] =
+        [io::stdin().as_fd(), io::stdout().as_fd()].map(|end| end.try_clone_to_owned());
+    let source = UnconfinedKeys {
+        unconfined,
+        search: search.ok_or_else(|| begun(io::ErrorKind::Unsupported.into()))?(),
+        line: File::from(line.map_err(begun)?),
+    };
+    let socket = UnixStream::from(socket.map_err(begun)?);
+    redactor_process::serve(socket, known::redactor(), source).map_err(begun)
+}
