@@ -169,6 +169,33 @@ pub enum Attach {
     /// A signature of AWS (version 4) in `Authorization`. The placeholder is the name of the key that programs sign with, and the value a
     /// key with its name, as `aws configure export-credentials` prints it.
     Aws,
+    /// `Authorization: Bearer`, with a token that a program has got by a login. The credential's value is the key that such tokens are
+    /// encrypted with, and its placeholder the beginning of the texts that stand for them.
+    Login(LoginSpec),
+}
+
+/// Logins of programs, whose tokens the gateway takes out of the answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginSpec {
+    /// The only requests that may return tokens: at most [`limit::LOGIN_ENDPOINTS`].
+    pub endpoints: Vec<LoginEndpoint>,
+    /// Beginning of the texts for access tokens, by which clients know them: at most [`limit::LOGIN_NAME`] bytes.
+    pub access_prefix: String,
+    /// Beginning of the texts for refresh tokens, within the same limit.
+    pub refresh_prefix: String,
+    /// Claims of a JWT that programs may see: at most [`limit::LOGIN_NAMES`] of [`limit::LOGIN_NAME`] bytes.
+    pub claims: Vec<String>,
+    /// Members of an answer that programs may see besides the usual ones, within the same limits.
+    pub members: Vec<String>,
+}
+
+/// A request by `POST` that exchanges a code or a token for tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoginEndpoint {
+    /// One of the credential's hosts.
+    pub host: String,
+    /// Its path, written as [`CredentialUse::path`].
+    pub path: String,
 }
 
 /// Requests that may use a credential.
@@ -323,16 +350,19 @@ pub enum CredentialVerdict {
     NoValue,
     /// The connection was cut: the answer contained the value.
     Echoed,
+    /// An answer gave a program tokens, and they stayed with the gateway.
+    Captured,
 }
 
 impl CredentialVerdict {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Used,
         Self::Attached,
         Self::Passed,
         Self::Refused,
         Self::NoValue,
         Self::Echoed,
+        Self::Captured,
     ];
 
     pub fn name(self) -> &'static str {
@@ -343,6 +373,7 @@ impl CredentialVerdict {
             Self::Refused => "refused",
             Self::NoValue => "no_value",
             Self::Echoed => "echoed",
+            Self::Captured => "captured",
         }
     }
 }
@@ -445,8 +476,24 @@ impl ProxySpec {
     }
 }
 
+impl LoginSpec {
+    fn check(&self) -> Result<(), TooLarge> {
+        let endpoints = self.endpoints.len();
+        at_most("endpoints", endpoints, limit::LOGIN_ENDPOINTS, "entries")?;
+        for (field, names) in [("claims", &self.claims), ("members", &self.members)] {
+            at_most(field, names.len(), limit::LOGIN_NAMES, "entries")?;
+        }
+        let names = self.claims.iter().chain(&self.members);
+        let mut names = names.chain([&self.access_prefix, &self.refresh_prefix]);
+        names.try_for_each(|name| at_most("login", name.len(), limit::LOGIN_NAME, "bytes"))
+    }
+}
+
 impl CredentialSpec {
     fn check(&self) -> Result<(), TooLarge> {
+        if let Attach::Login(login) = &self.attach {
+            login.check()?;
+        }
         at_most("hosts", self.hosts.len(), limit::HOSTS, "entries")?;
         at_most("uses", self.uses.len(), limit::CREDENTIAL_USES, "entries")?;
         self.uses.iter().try_for_each(CredentialUse::check)?;

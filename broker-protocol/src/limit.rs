@@ -116,6 +116,11 @@ pub const HOST: usize = 260;
 pub const CREDENTIALS: usize = 32;
 /// Uses that one credential may list.
 pub const CREDENTIAL_USES: usize = 256;
+/// Requests by which a credential's logins get tokens.
+pub const LOGIN_ENDPOINTS: usize = 8;
+/// Names of claims, or of members of an answer, that programs may see of a login, and the bytes of each.
+pub const LOGIN_NAMES: usize = 32;
+pub const LOGIN_NAME: usize = 128;
 /// Bytes of the name of a service that a use of a credential names.
 pub const SERVICE: usize = 64;
 /// Operations of a service that one use may name, and the bytes of each.

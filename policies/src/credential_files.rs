@@ -181,7 +181,7 @@ impl Policies {
                     column,
                     message: fault.to_string(),
                 })?;
-                let from = source(&table.from, host);
+                let from = source(table.from.as_ref(), host);
                 let from = from.map_err(|(path, why)| PolicyError::CredentialPath {
                     credential: text.to_owned(),
                     path,

@@ -2,7 +2,7 @@
 
 use crate::host::HostPath;
 use crate::value::{PROFILE_NAME_MAX, VariableName, checked_text};
-use broker_protocol::gateway::{Attach, CredentialUse};
+use broker_protocol::gateway::{Attach, CredentialUse, LoginEndpoint, LoginSpec};
 use broker_protocol::limit;
 use policies_targets::http::is_path_pattern;
 use policies_targets::web::HostPattern;
@@ -93,6 +93,20 @@ pub enum CredentialFault {
         "a placeholder has at most {max} bytes, all of them visible ASCII; between `prefix` and `suffix` stand enough characters of its `alphabet` for {RANDOM_BITS_MIN} random bits, 12 of 36 for example", max = limit::PLACEHOLDER
     )]
     Placeholder,
+    #[error(
+        "a credential has `from`: where its value comes from. Only one with `capture` needs none"
+    )]
+    NoSource,
+    #[error(
+        "a credential with `capture` has no `attach`, no `env` and no use that is `unasked`: its programs log in, and each has its own token"
+    )]
+    Captured,
+    #[error("`capture` has 1 to {max} `endpoints`, each at one of the credential's hosts", max = limit::LOGIN_ENDPOINTS)]
+    Endpoints,
+    #[error("`claims` and `members` of `capture` are at most {names} names of 1 to {max} visible characters, and none of them is a token's", names = limit::LOGIN_NAMES, max = limit::LOGIN_NAME)]
+    LoginName,
+    #[error("a prefix of `capture` is at most {max} letters, digits and `-_`", max = limit::LOGIN_NAME)]
+    LoginPrefix,
 }
 
 fn is_plain_name(text: &str) -> bool {
@@ -320,6 +334,71 @@ impl<'de> Deserialize<'de> for AttachEntry {
     }
 }
 
+/// Where programs log in, in place of `attach`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaptureEntry(pub Attach);
+
+impl<'de> Deserialize<'de> for CaptureEntry {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct EndpointTable {
+            host: CredentialHost,
+            path: UsePath,
+        }
+
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct CaptureTable {
+            endpoints: Vec<EndpointTable>,
+            #[serde(default)]
+            access_prefix: String,
+            #[serde(default)]
+            refresh_prefix: String,
+            #[serde(default)]
+            claims: Vec<String>,
+            #[serde(default)]
+            members: Vec<String>,
+        }
+
+        let table = CaptureTable::deserialize(input)?;
+        let endpoints = table.endpoints.into_iter().map(|one| LoginEndpoint {
+            host: one.host.as_str().to_owned(),
+            path: one.path.as_str().to_owned(),
+        });
+        let login = LoginSpec {
+            endpoints: endpoints.collect(),
+            access_prefix: table.access_prefix,
+            refresh_prefix: table.refresh_prefix,
+            claims: table.claims,
+            members: table.members,
+        };
+        check_login(&login).map_err(de::Error::custom)?;
+        Ok(Self(Attach::Login(login)))
+    }
+}
+
+fn check_login(login: &LoginSpec) -> Result<(), CredentialFault> {
+    let is_name = |name: &String| {
+        (1..=limit::LOGIN_NAME).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_graphic())
+            && !name.ends_with("_token")
+    };
+    let fits = |names: &Vec<String>| names.len() <= limit::LOGIN_NAMES && names.iter().all(is_name);
+    if !fits(&login.claims) || !fits(&login.members) {
+        return Err(CredentialFault::LoginName);
+    }
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let mut prefixes = [&login.access_prefix, &login.refresh_prefix].into_iter();
+    if !prefixes.all(|text| text.len() <= limit::LOGIN_NAME && text.bytes().all(allowed)) {
+        return Err(CredentialFault::LoginPrefix);
+    }
+    match (1..=limit::LOGIN_ENDPOINTS).contains(&login.endpoints.len()) {
+        true => Ok(()),
+        false => Err(CredentialFault::Endpoints),
+    }
+}
+
 /// Requests that may use it, or that are refused.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -379,10 +458,12 @@ impl UseEntry {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialTable {
-    pub from: SourceEntry,
+    /// Absent only beside `capture`: then the key of logins is made for each session.
+    pub from: Option<SourceEntry>,
     pub preset: Option<PresetName>,
     pub hosts: Option<Vec<CredentialHost>>,
     pub attach: Option<AttachEntry>,
+    pub capture: Option<CaptureEntry>,
     pub env: Option<Vec<VariableName>>,
     pub uses: Option<Vec<UseEntry>>,
     pub placeholder: Option<Shape>,
@@ -459,8 +540,12 @@ impl Shape {
 pub struct CredentialPreset {
     pub why: String,
     pub hosts: Vec<CredentialHost>,
-    pub attach: AttachEntry,
+    /// It has this, or `capture`.
+    pub attach: Option<AttachEntry>,
+    pub capture: Option<CaptureEntry>,
+    #[serde(default)]
     pub env: Vec<VariableName>,
+    #[serde(default)]
     pub placeholder: Shape,
     pub uses: Vec<UseEntry>,
     /// Variables with a fixed value, for clients that need more than the token. `{user}` is that of `attach`, and left out without one.
@@ -468,6 +553,26 @@ pub struct CredentialPreset {
     pub set: BTreeMap<VariableName, String>,
     #[serde(default)]
     pub files: Vec<ClientFile>,
+}
+
+impl CredentialPreset {
+    fn attach(&self) -> Option<&Attach> {
+        attach_of(self.attach.as_ref(), self.capture.as_ref())
+    }
+
+    /// Whether programs log in, so that there is no value before.
+    pub fn captures(&self) -> bool {
+        self.capture.is_some()
+    }
+}
+
+fn attach_of<'t>(
+    attach: Option<&'t AttachEntry>,
+    capture: Option<&'t CaptureEntry>,
+) -> Option<&'t Attach> {
+    attach
+        .map(|entry| &entry.0)
+        .or(capture.map(|entry| &entry.0))
 }
 
 /// A line for each host in a file of the cells' home, for clients that read the placeholder from no variable.
@@ -493,13 +598,21 @@ impl ClientFile {
 }
 
 /// The files of `credentials`, by name.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 10] = [
     ("anthropic", include_str!("../credentials/anthropic.toml")),
     (
         "anthropic-oauth",
         include_str!("../credentials/anthropic-oauth.toml"),
     ),
     ("aws", include_str!("../credentials/aws.toml")),
+    (
+        "claude-login",
+        include_str!("../credentials/claude-login.toml"),
+    ),
+    (
+        "codex-login",
+        include_str!("../credentials/codex-login.toml"),
+    ),
     ("crates", include_str!("../credentials/crates.toml")),
     ("github", include_str!("../credentials/github.toml")),
     ("npm", include_str!("../credentials/npm.toml")),
@@ -540,8 +653,8 @@ impl CredentialTable {
         let preset = name.and_then(|name| PRESETS.get(name));
         let hosts = self.hosts.as_deref();
         let hosts = hosts.or(preset.map(|preset| preset.hosts.as_slice()));
-        let attach = self.attach.as_ref();
-        let attach = attach.or(preset.map(|preset| &preset.attach));
+        let attach = attach_of(self.attach.as_ref(), self.capture.as_ref());
+        let attach = attach.or(preset.and_then(CredentialPreset::attach));
         let env = self.env.as_deref();
         let uses = self.uses.as_deref();
         let shape = self.placeholder.as_ref();
@@ -549,7 +662,7 @@ impl CredentialTable {
             hosts: hosts
                 .filter(|hosts| !hosts.is_empty())
                 .ok_or(CredentialFault::NoHosts)?,
-            attach: &attach.ok_or(CredentialFault::NoAttach)?.0,
+            attach: attach.ok_or(CredentialFault::NoAttach)?,
             env: env
                 .or(preset.map(|preset| preset.env.as_slice()))
                 .unwrap_or_default(),
@@ -559,6 +672,13 @@ impl CredentialTable {
                 .map_or_else(Shape::default, Shape::clone),
             preset,
         };
+        let is_login = matches!(completed.attach, Attach::Login(_));
+        if self.attach.is_some() && self.capture.is_some() {
+            return Err(CredentialFault::Captured);
+        }
+        if self.from.is_none() && !is_login {
+            return Err(CredentialFault::NoSource);
+        }
         completed.check().map(|()| completed)
     }
 }
@@ -572,6 +692,19 @@ impl Completed<'_> {
             return Err(CredentialFault::Variables);
         }
         self.shape.check()?;
+        if let Attach::Login(login) = self.attach {
+            let is_own =
+                |one: &LoginEndpoint| self.hosts.iter().any(|host| host.as_str() == one.host);
+            if !login.endpoints.iter().all(is_own) {
+                return Err(CredentialFault::Endpoints);
+            }
+            let is_unasked = self
+                .uses
+                .is_some_and(|uses| uses.iter().any(|one| one.unasked));
+            if !self.env.is_empty() || is_unasked {
+                return Err(CredentialFault::Captured);
+            }
+        }
         let Some(uses) = self.uses else {
             return Ok(());
         };
@@ -598,7 +731,7 @@ impl Completed<'_> {
     pub fn set(&self) -> BTreeMap<String, String> {
         let user = match self.attach {
             Attach::Basic { user } | Attach::Any { user } => Some(user),
-            Attach::Bearer | Attach::Header { .. } | Attach::Aws => None,
+            Attach::Bearer | Attach::Header { .. } | Attach::Aws | Attach::Login(_) => None,
         };
         let set = self.preset.iter().flat_map(|preset| &preset.set);
         let set = set.filter_map(|(name, value)| {

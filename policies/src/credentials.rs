@@ -46,6 +46,8 @@ pub enum CredentialSource {
     File(PathBuf),
     /// A file of this name in `$CREDENTIALS_DIRECTORY`.
     Systemd(String),
+    /// Nowhere: a key of logins that is made for each session.
+    Session,
 }
 
 fn path<S: Serializer>(path: &Path, out: S) -> Result<S::Ok, S::Error> {
@@ -54,9 +56,12 @@ fn path<S: Serializer>(path: &Path, out: S) -> Result<S::Ok, S::Error> {
 
 /// Where a value comes from on `host`; or the path that cannot be used, and why.
 pub(crate) fn source(
-    entry: &SourceEntry,
+    entry: Option<&SourceEntry>,
     host: &Host,
 ) -> Result<CredentialSource, (String, HostPathError)> {
+    let Some(entry) = entry else {
+        return Ok(CredentialSource::Session);
+    };
     Ok(match entry {
         SourceEntry::Command(command) => CredentialSource::Command(command.words().to_vec()),
         SourceEntry::File(path) => {

@@ -55,7 +55,7 @@ impl Policies {
                 continue;
             };
             let login = table.proxy_from.as_ref();
-            let login = login.map(|entry| source(entry, host)).transpose();
+            let login = login.map(|entry| source(Some(entry), host)).transpose();
             settings.proxy = Some(ProxySettings {
                 choice,
                 direct: table.no_proxy.clone().unwrap_or_default(),

@@ -32,6 +32,7 @@ mod masked_secrets;
 mod loopback;
 mod network;
 mod credentials;
+mod credential_logins;
 mod credentials_in_use;
 mod credential_aws;
 mod credential_presets;

@@ -1,7 +1,8 @@
 //! The credentials of a session: those of its policy that the user has, with what stands for them in cells.
 
 use crate::reader::SourceProgram;
-use crate::source::{Owner, SourceError, UserSource};
+use crate::source::{Owner, SessionKey, SourceError, UserSource};
+use broker_protocol::Digest;
 use broker_protocol::gateway::{Attach, CredentialSpec};
 use executor_sys::random;
 use policies::credential_table::Shape;
@@ -62,8 +63,21 @@ impl Credentials {
             if !policy.has_network() {
                 continue;
             }
-            match UserSource::of(&credential.from, owner) {
+            let is_login = matches!(credential.attach, Attach::Login(_));
+            let source = match is_login {
+                true => UserSource::of_logins(&credential.from, owner),
+                false => UserSource::of(&credential.from, owner),
+            };
+            match source {
                 Ok(source) => resolved.add(credential, source)?,
+                // Without a key programs would get the tokens themselves.
+                Err(why) if is_login => {
+                    resolved.notices.push(format!(
+                        "logins of `{}` are good for this session only: {why}",
+                        credential.name
+                    ));
+                    resolved.add(credential, UserSource::Session(SessionKey::new()?))?;
+                }
                 Err(why) => {
                     let text = format!("the credential `{}` is not there: {why}", credential.name);
                     resolved.notices.push(text);
@@ -74,7 +88,14 @@ impl Credentials {
     }
 
     fn add(&mut self, credential: &Credential, source: UserSource) -> io::Result<()> {
-        let placeholder = placeholder(&credential.shape)?;
+        let placeholder = match &credential.attach {
+            Attach::Login(_) => marker(&credential.name),
+            Attach::Bearer
+            | Attach::Basic { .. }
+            | Attach::Any { .. }
+            | Attach::Header { .. }
+            | Attach::Aws => placeholder(&credential.shape)?,
+        };
         for name in &credential.variables {
             self.variables
                 .insert(name.clone(), Some(placeholder.clone()));
@@ -224,6 +245,7 @@ impl HeldCredential {
     fn start(&mut self, now: Instant) -> Result<Option<OwnedFd>, SourceError> {
         match &self.source {
             UserSource::File(file) => file.open().map(Some),
+            UserSource::Session(key) => key.open().map(Some),
             UserSource::Command(command) => {
                 if self.started.is_some_and(|started| now < started + INTERVAL) {
                     return Err(SourceError::TooSoon);
@@ -234,6 +256,12 @@ impl HeldCredential {
             }
         }
     }
+}
+
+/// The beginning of the texts for tokens of a login. Programs store those, so it is the same in each session.
+fn marker(name: &str) -> String {
+    let digest = Digest::of(name.as_bytes()).to_string();
+    format!("lzlogin-{}-", &digest[..16])
 }
 
 /// A text of this shape that nobody can guess.
@@ -358,6 +386,32 @@ mod tests {
         );
         world.file("home/token", b"");
         assert!(value(&mut credentials).unwrap_err().contains("is empty"));
+    }
+
+    const LOGIN: &str = "preset = 'codex-login'\n[profile.a]\ncredentials = ['one']\n";
+
+    #[test]
+    fn the_key_of_logins_is_one_for_each_session_unless_a_file_has_it() {
+        let world = World::new();
+        let of_session = format!("[credential.one]\n{LOGIN}");
+        let mut first = world.resolve_with(&of_session);
+        let key = value(&mut first).unwrap();
+        assert_eq!(key.len(), 64);
+        assert_eq!(value(&mut first).unwrap(), key, "for a successor");
+        let mut second = world.resolve_with(&of_session);
+        assert_ne!(value(&mut second).unwrap(), key);
+        assert_eq!(first.specs()[0].placeholder, second.specs()[0].placeholder);
+        assert!(first.notices().is_empty() && first.variables().is_empty());
+        let kept = format!("[credential.one]\nfrom = {{ file = '~/key' }}\n{LOGIN}");
+        let mut absent = world.resolve_with(&kept);
+        assert!(absent.notices()[0].contains("for this session only"));
+        assert_eq!(value(&mut absent).unwrap().len(), 64);
+        world.file("home/key", &[b'k'; 40]);
+        let mode = |mode| fs::Permissions::from_mode(mode);
+        fs::set_permissions(world.at("home/key"), mode(0o644)).unwrap();
+        assert!(world.resolve_with(&kept).notices()[0].contains("others may read it"));
+        fs::set_permissions(world.at("home/key"), mode(0o600)).unwrap();
+        assert_eq!(value(&mut world.resolve_with(&kept)).unwrap(), [b'k'; 40]);
     }
 
     #[test]

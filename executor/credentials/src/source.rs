@@ -1,12 +1,14 @@
 //! Where a value comes from, and its way into a pipe for the gateway. Nothing here reads a value.
 
-use broker_protocol::limit;
+use broker_protocol::{Digest, limit};
 use executor_spec::variables::Variables;
 use executor_sys::file::pipe_with;
 use executor_sys::process::euid;
+use executor_sys::random;
 use nix::fcntl::{OFlag, open};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{Mode, fstat};
-use nix::unistd::{AccessFlags, access};
+use nix::unistd::{AccessFlags, access, write};
 use policies::CredentialSource;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
@@ -33,6 +35,8 @@ pub enum SourceError {
     Foreign(String),
     #[error("{0}: others may write it; `chmod go-w` closes it to them")]
     Shared(String),
+    #[error("{0}: others may read it; `chmod go-r` closes it to them")]
+    Readable(String),
     #[error("{0} leads to where commands can write")]
     Writable(String),
     #[error("{0} is empty")]
@@ -72,6 +76,30 @@ pub struct Owner<'o> {
 pub(crate) enum UserSource {
     File(FileSource),
     Command(CommandSource),
+    Session(SessionKey),
+}
+
+/// A key of logins that was made for one session: in memory that is read by the kernel alone, for each gateway of the session.
+#[derive(Debug)]
+pub(crate) struct SessionKey(OwnedFd);
+
+impl SessionKey {
+    /// Bytes of its text, in hexadecimal digits.
+    const LENGTH: usize = 64;
+
+    pub(crate) fn new() -> io::Result<Self> {
+        let memory = memfd_create("login", MFdFlags::MFD_CLOEXEC)?;
+        let text = Digest(random::bytes::<32>()?).to_string();
+        match write(&memory, text.as_bytes())? {
+            Self::LENGTH => Ok(Self(memory)),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    }
+
+    /// A pipe that holds its text.
+    pub(crate) fn open(&self) -> Result<OwnedFd, SourceError> {
+        Ok(pipe_with(self.0.as_fd(), Self::LENGTH)?)
+    }
 }
 
 /// A file that contains a value.
@@ -102,7 +130,20 @@ impl UserSource {
                 FileSource::new(directory.join(name), owner).map(Self::File)
             }
             CredentialSource::Command(words) => CommandSource::new(words, owner).map(Self::Command),
+            CredentialSource::Session => Ok(Self::Session(SessionKey::new()?)),
         }
+    }
+}
+
+impl UserSource {
+    /// The source of a key of logins, if it is there and nobody else can read it.
+    pub(crate) fn of_logins(from: &CredentialSource, owner: &Owner) -> Result<Self, SourceError> {
+        let source = Self::of(from, owner)?;
+        match &source {
+            Self::File(file) => file.check_readers()?,
+            Self::Command(_) | Self::Session(_) => {}
+        }
+        Ok(source)
     }
 }
 
@@ -113,6 +154,16 @@ impl FileSource {
             writable: owner.writable.clone(),
         };
         source.file().map(|_| source)
+    }
+
+    /// Whether nobody else can read it, as the key of what lies in files has to be.
+    pub(crate) fn check_readers(&self) -> Result<(), SourceError> {
+        let (file, _) = self.file()?;
+        let stat = fstat(&file).map_err(io::Error::from)?;
+        match stat.st_mode & 0o044 {
+            0 => Ok(()),
+            _ => Err(SourceError::Readable(self.path.display().to_string())),
+        }
     }
 
     /// The file and its size, if it may be believed.

@@ -38,6 +38,8 @@ pub struct NewCredential {
 pub enum NewSource {
     Command(Vec<String>),
     File(String),
+    /// None: the key of logins is made for each session.
+    Session,
 }
 
 /// An edit of the user's policy file that is not written yet.
@@ -221,12 +223,16 @@ pub fn add(files: &Files, new: &NewCredential) -> Result<CredentialEdit, Credent
         });
     }
     let from = match &new.from {
-        NewSource::Command(words) => ("command", words.as_slice().into()),
-        NewSource::File(path) => ("file", path.as_str().into()),
+        NewSource::Command(words) => Some(("command", words.as_slice().into())),
+        NewSource::File(path) => Some(("file", path.as_str().into())),
+        NewSource::Session => None,
     };
     let path = ["credential", name.as_str()];
     let with = |text: &str| {
-        let with = set_inline(text, &[&path[..], &["from"]].concat(), from.clone())?;
+        let with = match &from {
+            Some(from) => set_inline(text, &[&path[..], &["from"]].concat(), from.clone())?,
+            None => text.to_owned(),
+        };
         let mut toml = Toml::read(&with)?;
         let preset: serde_json::Value = preset.as_str().into();
         toml.set(&[&path[..], &["preset"]].concat(), &preset)?;

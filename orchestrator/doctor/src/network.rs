@@ -168,7 +168,7 @@ fn describe(proxy: &ProxySettings, variable: &impl Fn(&str) -> Option<String>) -
         false => "is told addresses",
     };
     let login = match &proxy.login {
-        None => String::new(),
+        None | Some(CredentialSource::Session) => String::new(),
         Some(CredentialSource::File(path)) => format!("; login from {}", path.display()),
         Some(CredentialSource::Systemd(name)) => {
             format!("; login from the systemd credential {name}")

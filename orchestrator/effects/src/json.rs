@@ -10,7 +10,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 /// Reads a value that all servers read alike.
-pub(super) fn strict(bytes: &[u8]) -> Result<Value, UnreadBody> {
+///
+/// # Errors
+/// It is none, or a name stands twice in it.
+pub fn strict(bytes: &[u8]) -> Result<Value, UnreadBody> {
     let read: Result<Strict, _> = serde_json::from_slice(bytes);
     read.map(|strict| strict.0).map_err(|_| UnreadBody::Json)
 }

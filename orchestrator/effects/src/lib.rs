@@ -15,6 +15,7 @@ use hyper::http::request::Parts;
 use serde_json::Value;
 use unread::cut;
 
+pub use json::strict as strict_json;
 pub use unread::UnreadBody;
 
 /// Bytes of a body that are read, where what it changes stands in its beginning or the whole is short.

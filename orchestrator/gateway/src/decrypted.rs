@@ -6,9 +6,7 @@
 
 use authority::Certifier;
 use broker_protocol::CallId;
-use broker_protocol::gateway::{
-    Attach, Authority, CredentialSpec, FromGateway, GatewaySpec, RequestAnswer,
-};
+use broker_protocol::gateway::{Attach, Authority, FromGateway, GatewaySpec, RequestAnswer};
 use carry::HostConnection;
 use host::DecryptedHost;
 use questions::Questions;
@@ -28,6 +26,7 @@ mod head;
 mod uses;
 mod attach;
 mod signed;
+mod login;
 mod refusal;
 mod rules;
 mod values;
@@ -134,22 +133,17 @@ impl TlsTerminator {
 
     /// Takes the value of a credential from the broker, or why there is none.
     pub fn value(&self, credential: u16, value: Result<Vec<u8>, String>) {
-        let CredentialSession {
-            credentials,
-            values,
-            hosts,
-            ..
-        } = &*self.session;
-        let is_key = |spec: &CredentialSpec| spec.attach == Attach::Aws;
-        match credentials.get(usize::from(credential)).is_some_and(is_key) {
-            true => values.deliver_key(credential, value),
-            false => values.deliver(credential, value),
+        let values = &self.session.values;
+        let spec = self.session.credentials.get(usize::from(credential));
+        match spec.map(|spec| &spec.attach) {
+            Some(Attach::Aws) => values.deliver_key(credential, value),
+            Some(Attach::Login(_)) => values.deliver_secret(credential, value),
+            Some(
+                Attach::Bearer | Attach::Basic { .. } | Attach::Any { .. } | Attach::Header { .. },
+            )
+            | None => values.deliver(credential, value),
         }
-        for host in hosts.values() {
-            if host.credentials.contains(&credential) {
-                host.learn(credentials, values);
-            }
-        }
+        self.session.learn(credential);
     }
 
     /// Takes the answer to a question about a request.

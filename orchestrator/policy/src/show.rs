@@ -149,6 +149,7 @@ fn credential_json(credential: &Credential) -> Value {
         Attach::Any { user } => format!("any:{user}"),
         Attach::Header { name } => format!("header {name}"),
         Attach::Aws => "aws".to_owned(),
+        Attach::Login(_) => "login".to_owned(),
     };
     let of_use = |one: &CredentialUse| {
         json!({
@@ -167,10 +168,23 @@ fn credential_json(credential: &Credential) -> Value {
         "from": source_json(&credential.from),
         "hosts": credential.hosts,
         "attach": attach,
+        "capture": login_json(&credential.attach),
         "env": credential.variables,
         "uses": credential.uses.iter().map(of_use).collect::<Vec<_>>(),
         "where": credential.origin.to_string(),
     })
+}
+
+/// The token endpoints of logins, if programs log in.
+fn login_json(attach: &Attach) -> Value {
+    let Attach::Login(login) = attach else {
+        return Value::Null;
+    };
+    let endpoints = login.endpoints.iter();
+    let endpoints: Vec<Value> = endpoints
+        .map(|one| json!({ "host": one.host, "path": one.path }))
+        .collect();
+    json!({ "endpoints": endpoints, "claims": login.claims, "members": login.members })
 }
 
 /// A credential's source, as a policy file writes it.
@@ -179,6 +193,7 @@ pub fn source_json(source: &CredentialSource) -> Value {
         CredentialSource::Command(words) => json!({ "command": words }),
         CredentialSource::File(path) => json!({ "file": path }),
         CredentialSource::Systemd(name) => json!({ "systemd": name }),
+        CredentialSource::Session => Value::Null,
     }
 }
 

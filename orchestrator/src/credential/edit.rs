@@ -143,6 +143,10 @@ impl AddCredential {
                 false => Err(source::SourceFault::NoProgram(command.clone()).into()),
             };
         }
+        // Without a key of the user's a login is good for its session.
+        if presets().any(|(name, of)| name == preset && of.captures()) {
+            return Ok(NewSource::Session);
+        }
         let known = KNOWN.iter().find(|(name, _)| *name == preset);
         let known = known.map(|(_, words)| words.iter().map(|word| (*word).to_owned()).collect());
         known

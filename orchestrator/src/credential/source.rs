@@ -40,6 +40,7 @@ pub(super) fn check(
             let directory = directory.filter(|path| path.is_absolute());
             file(&directory.ok_or(SourceFault::NoDirectory)?.join(name))
         }
+        CredentialSource::Session => Ok(()),
         CredentialSource::Command(words) => {
             let name = words.first().map_or("", String::as_str);
             match program(name, variable("PATH")) {

@@ -81,6 +81,7 @@ impl From<NoTest> for Failed {
 enum HostOutcome {
     Answered(u16),
     Untried,
+    NoLogin,
     Failed(FailedStep),
 }
 
@@ -251,6 +252,7 @@ fn try_each(prepared: Prepared, credential: Credential) -> Result<Vec<HostOutcom
         let mut outcomes = Vec::new();
         for host in &credential.hosts {
             let outcome = match script(&credential, host) {
+                None if is_login(&credential) => HostOutcome::NoLogin,
                 None => HostOutcome::Untried,
                 Some(script) => {
                     refused.0.take();
@@ -295,11 +297,16 @@ fn probe<'c>(credential: &'c Credential, host: &str) -> Option<&'c str> {
     Some(path.strip_suffix("**").unwrap_or(path))
 }
 
+/// Whether a program has to log in first, so that there is nothing to send.
+fn is_login(credential: &Credential) -> bool {
+    matches!(credential.attach, Attach::Login(_))
+}
+
 /// The command of a request; `None` if there is no harmless one.
 fn script(credential: &Credential, host: &str) -> Option<String> {
     let path = probe(credential, host)?;
     // Which service and which region a signature is for, nothing says.
-    if credential.attach == Attach::Aws {
+    if credential.attach == Attach::Aws || is_login(credential) {
         return None;
     }
     let placeholder = credential.variables.first();
@@ -311,7 +318,7 @@ fn script(credential: &Credential, host: &str) -> Option<String> {
         Attach::Header { name: header } => {
             format!("-H {}\"${name}\"", shell_word(&format!("{header}: ")))
         }
-        Attach::Aws => String::new(),
+        Attach::Aws | Attach::Login(_) => String::new(),
     });
     let url = format!("https://{host}{path}");
     let set = placeholder.map_or(String::new(), |name| {
@@ -367,6 +374,9 @@ impl HostOutcome {
             Self::Untried => {
                 "not tried: its uses there name no plain path that can be read".to_owned()
             }
+            Self::NoLogin => {
+                "not tried: its programs log in, and each has then a token of its own".to_owned()
+            }
             Self::Failed(step) => format!("{step}; {}", step.advice()),
         }
     }
@@ -374,7 +384,7 @@ impl HostOutcome {
     fn json(&self, host: &str) -> Value {
         let (status, step) = match self {
             Self::Answered(status) => (Some(*status), None),
-            Self::Untried => (None, None),
+            Self::Untried | Self::NoLogin => (None, None),
             Self::Failed(FailedStep::Host(status)) => {
                 (Some(*status), Some(FailedStep::Host(*status)))
             }
@@ -382,7 +392,7 @@ impl HostOutcome {
         };
         json!({
             "host": host,
-            "tried": *self != Self::Untried,
+            "tried": !matches!(self, Self::Untried | Self::NoLogin),
             "ok": step.is_none(),
             "status": status,
             "step": step.as_ref().map(FailedStep::name),
@@ -401,7 +411,7 @@ mod tests {
         let refused = || Some("the proxy answered 403".to_owned());
         let failed = |text: &str| match read(text, refused()) {
             HostOutcome::Failed(step) => step.name(),
-            HostOutcome::Answered(_) | HostOutcome::Untried => "none",
+            HostOutcome::Answered(_) | HostOutcome::Untried | HostOutcome::NoLogin => "none",
         };
         assert_eq!(read("0 200\n{}", None), HostOutcome::Answered(200));
         assert_eq!(read("0 404\n", refused()), HostOutcome::Answered(404));

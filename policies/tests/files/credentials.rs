@@ -58,6 +58,8 @@ fn each_preset_is_complete_and_fits_the_protocol() {
         "anthropic",
         "anthropic-oauth",
         "aws",
+        "claude-login",
+        "codex-login",
         "crates",
         "github",
         "npm",
@@ -74,7 +76,7 @@ fn each_preset_is_complete_and_fits_the_protocol() {
             "[credential.x]\nfrom = {{ file = '/x' }}\npreset = '{name}'\n{hosts}[profile.a]\ncredentials = ['x']"
         );
         let credential = resolve("a", &text).credentials.remove(0);
-        assert!(!credential.variables.is_empty(), "{name}");
+        assert_eq!(credential.variables.is_empty(), preset.captures(), "{name}");
         let spec = CredentialSpec {
             name: name.into(),
             placeholder: preset.placeholder.fill(&[7; 512]),
@@ -93,6 +95,86 @@ fn each_preset_is_complete_and_fits_the_protocol() {
         };
         assert_eq!(spec.check(), Ok(()), "{name}");
     }
+}
+
+const LOGIN: &str = "[credential.x]\nhosts = ['api.example', 'auth.example']\n";
+
+fn login(capture: &str) -> String {
+    format!("{LOGIN}capture = {{ {capture} }}\n")
+}
+
+const ENDPOINT: &str = "endpoints = [{ host = 'auth.example', path = '/oauth/token' }]";
+
+#[test]
+fn a_login_needs_no_source_and_names_its_endpoints() {
+    let text = login(ENDPOINT) + "[profile.a]\ncredentials = ['x']";
+    let credential = resolve("a", &text).credentials.remove(0);
+    assert_eq!(credential.from, CredentialSource::Session);
+    let Attach::Login(spec) = credential.attach else {
+        panic!("it captures logins");
+    };
+    assert_eq!(spec.endpoints[0].host, "auth.example:443");
+    let file = format!(
+        "{LOGIN}from = {{ file = '/k' }}\ncapture = {{ {ENDPOINT} }}\n[profile.a]\ncredentials = ['x']"
+    );
+    let kept = resolve("a", &file).credentials.remove(0);
+    assert_eq!(kept.from, CredentialSource::File("/k".into()));
+}
+
+#[test]
+fn a_login_that_cannot_be_served_is_refused() {
+    let no_source = "[credential.x]\nhosts = ['a.example']\nattach = 'bearer'\n";
+    assert!(fault(no_source).contains("where its value comes from"));
+    for (text, part) in [
+        (login("endpoints = []"), "1 to 8 `endpoints`"),
+        (
+            login("endpoints = [{ host = 'other.example', path = '/t' }]"),
+            "at one of the credential's hosts",
+        ),
+        (
+            login(&format!("{ENDPOINT}, claims = ['']")),
+            "visible characters",
+        ),
+        (
+            login(&format!("{ENDPOINT}, members = ['x_token']")),
+            "none of them is a token's",
+        ),
+        (
+            login(&format!("{ENDPOINT}, access_prefix = 'a.b'")),
+            "letters, digits",
+        ),
+        (login(ENDPOINT) + "attach = 'bearer'\n", "has no `attach`"),
+        (login(ENDPOINT) + "env = ['X_TOKEN']\n", "no `env`"),
+        (
+            login(ENDPOINT) + "uses = [{ path = '/x', unasked = true }]\n",
+            "`unasked`",
+        ),
+        (login(&format!("{ENDPOINT}, other = 1")), "unknown field"),
+    ] {
+        let fault = fault(&text);
+        assert!(fault.contains(part), "{text}: {fault}");
+    }
+}
+
+#[test]
+fn names_and_endpoints_of_a_login_have_limits() {
+    let endpoints = |count: usize| {
+        let one = "{ host = 'auth.example', path = '/t' }";
+        login(&format!("endpoints = [{}]", vec![one; count].join(", ")))
+    };
+    let names = |count: usize, length: usize| {
+        let name = format!("'{}'", "n".repeat(length));
+        login(&format!(
+            "{ENDPOINT}, claims = [{}]",
+            vec![name; count].join(", ")
+        ))
+    };
+    let parses = |text: &str| PolicyFile::parse("p", &format!("version = 1\n{text}")).is_ok();
+    assert!(parses(&endpoints(limit::LOGIN_ENDPOINTS)));
+    assert!(!parses(&endpoints(limit::LOGIN_ENDPOINTS + 1)));
+    assert!(parses(&names(limit::LOGIN_NAMES, limit::LOGIN_NAME)));
+    assert!(!parses(&names(limit::LOGIN_NAMES + 1, 1)));
+    assert!(!parses(&names(1, limit::LOGIN_NAME + 1)));
 }
 
 #[test]
@@ -248,7 +330,7 @@ fn credential_errors_name_their_position() {
     for (text, want) in [
         (
             "[credential.a]\nhosts = ['a']\n".to_owned(),
-            "p:2:1: missing field `from`",
+            "p:2:13: a credential without a preset has `attach`",
         ),
         (
             "[credential.'a b']\nfrom = { file = '/x' }".into(),

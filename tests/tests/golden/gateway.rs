@@ -63,6 +63,7 @@ fn every_variant_of_the_gateways_border_has_an_example() {
         Attach::Any { .. } => 2,
         Attach::Header { .. } => 3,
         Attach::Aws => 4,
+        Attach::Login(_) => 5,
     };
     let has_all = |mut seen: Vec<usize>, count: usize| {
         seen.sort_unstable();
@@ -82,7 +83,7 @@ fn every_variant_of_the_gateways_border_has_an_example() {
             .iter()
             .map(|one| attach(&one.attach))
             .collect(),
-        5,
+        6,
     );
     let verdicts = from_gateway()
         .into_iter()
@@ -131,6 +132,16 @@ fn credentials() -> Vec<CredentialSpec> {
             name: "x-key".into(),
         },
         Attach::Aws,
+        Attach::Login(LoginSpec {
+            endpoints: vec![LoginEndpoint {
+                host: "a.example:443".into(),
+                path: "/oauth/token".into(),
+            }],
+            access_prefix: "a-".into(),
+            refresh_prefix: "r-".into(),
+            claims: vec!["exp".into()],
+            members: vec!["account".into()],
+        }),
     ];
     let spec = |attach| CredentialSpec {
         name: "one".into(),

@@ -8,6 +8,7 @@ use broker_protocol::gateway::CredentialVerdict;
 use hyper::Response;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use serde_json::json;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -168,11 +169,17 @@ impl Body for DecryptedAnswer {
 
 /// Our answer to a request that goes no further.
 pub(super) fn refused(refusal: &RequestRefusal) -> Response<DecryptedAnswer> {
-    let mut response = Response::new(DecryptedAnswer::Text(Some(refusal.text().into())));
+    let (kind, text) = match refusal.oauth_error() {
+        None => ("text/plain; charset=utf-8", refusal.text()),
+        Some(error) => {
+            let why = refusal.text();
+            let object = json!({ "error": error, "error_description": why.trim_end() });
+            ("application/json", object.to_string())
+        }
+    };
+    let mut response = Response::new(DecryptedAnswer::Text(Some(text.into())));
     *response.status_mut() = refusal.status();
-    response.headers_mut().insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

@@ -6,11 +6,14 @@ use super::uses::{RequestedUse, Unasked};
 use super::values::Value;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use broker_protocol::gateway::{Attach, CredentialSpec, CredentialVerdict};
+use broker_protocol::gateway::{
+    Attach, CredentialSpec, CredentialUse, CredentialVerdict, LoginEndpoint,
+};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS};
 use hyper::http::request::Parts;
 use orchestrator_aws::{self as aws, SignFault, SigningScope};
 use orchestrator_http::percent;
+use orchestrator_logins::TokenKey;
 use zeroize::Zeroizing;
 
 /// Parameters of a query that sign a URL: a second authorization makes the host refuse it.
@@ -43,6 +46,8 @@ pub(super) struct AttachDecision {
     pub passed: Vec<u16>,
     /// Whether a use names it: then it may become a WebSocket.
     pub is_use: bool,
+    /// The credential whose logins it serves.
+    pub login: Option<u16>,
 }
 
 /// How a request gets a credential.
@@ -60,6 +65,8 @@ enum AttachForm {
     Scheme(String),
     Basic(Vec<u8>),
     Whole,
+    /// A scheme, and the text that stands for a token of a login.
+    Sealed(String, Vec<u8>),
     /// The signature of AWS, which is made when the head is ready. The text stands for the body.
     Signature(SigningScope, Option<String>),
 }
@@ -74,7 +81,10 @@ impl HostCredentials<'_> {
     /// It is refused.
     pub(super) fn decide(&self, head: &Parts) -> Result<AttachDecision, RefusedUse> {
         let wanted = RequestedUse::new(self.place, head.method.as_str(), &head.uri, &head.headers);
-        self.refuse_minting(head, &wanted)?;
+        let login = self.login(head, &wanted)?;
+        if login.is_none() {
+            self.refuse_minting(head, &wanted)?;
+        }
         self.refuse_foreign(head)?;
         let never = gets_none(head);
         let fits = |credential: u16| wanted.fits(&self.spec(credential).uses);
@@ -122,8 +132,39 @@ impl HostCredentials<'_> {
                 .here
                 .iter()
                 .any(|&credential| fits(credential).is_some()),
+            login,
             attach,
         })
+    }
+
+    /// The credential whose token endpoint this is. A request that a server may take for one is refused: its answer would not be read.
+    fn login(&self, head: &Parts, wanted: &RequestedUse) -> Result<Option<u16>, RefusedUse> {
+        for &credential in self.here {
+            let Attach::Login(login) = &self.spec(credential).attach else {
+                continue;
+            };
+            let endpoint = |one: &LoginEndpoint, methods: Vec<String>| CredentialUse {
+                host: Some(one.host.clone()),
+                refused: methods.is_empty(),
+                methods,
+                path: one.path.clone(),
+                unasked: false,
+                service: None,
+                actions: Vec::new(),
+            };
+            let posts = login.endpoints.iter();
+            let posts: Vec<_> = posts
+                .map(|one| endpoint(one, vec!["POST".into()]))
+                .collect();
+            if wanted.fits(&posts).is_some() {
+                return Ok(Some(credential));
+            }
+            let others = login.endpoints.iter().map(|one| endpoint(one, Vec::new()));
+            if wanted.is_refused(&others.collect::<Vec<_>>()) {
+                return Err(self.minting(credential, head));
+            }
+        }
+        Ok(None)
     }
 
     /// The signature of a request that is signed with a placeholder. Whether a use names it is decided when its body is there.
@@ -172,8 +213,8 @@ impl HostCredentials<'_> {
             Attach::Bearer => AttachForm::Scheme("Bearer".into()),
             Attach::Basic { user } | Attach::Any { user } => AttachForm::Basic(user.clone().into()),
             Attach::Header { .. } => AttachForm::Whole,
-            // Nothing says for which service.
-            Attach::Aws => return None,
+            // Nothing says for which service, and of which login.
+            Attach::Aws | Attach::Login(_) => return None,
         };
         Some(Attachment {
             credential,
@@ -188,13 +229,17 @@ impl HostCredentials<'_> {
         let Some(&credential) = self.here.iter().find(minting) else {
             return Ok(());
         };
+        Err(self.minting(credential, head))
+    }
+
+    fn minting(&self, credential: u16, head: &Parts) -> RefusedUse {
         let refusal = RequestRefusal::Minting {
             credential: self.spec(credential).name.clone(),
             place: self.place.into(),
             method: head.method.to_string(),
             path: head.uri.path().chars().take(256).collect(),
         };
-        Err((credential, Box::new(refusal)))
+        (credential, Box::new(refusal))
     }
 
     fn refuse_foreign(&self, head: &Parts) -> Result<(), RefusedUse> {
@@ -222,7 +267,21 @@ impl Attachment {
     pub(crate) fn scope(&self) -> Option<&SigningScope> {
         match &self.form {
             AttachForm::Signature(scope, _) => Some(scope),
-            AttachForm::Scheme(_) | AttachForm::Basic(_) | AttachForm::Whole => None,
+            AttachForm::Scheme(_)
+            | AttachForm::Basic(_)
+            | AttachForm::Whole
+            | AttachForm::Sealed(_, _) => None,
+        }
+    }
+
+    /// The text that stands for a token of a login, which is to be opened.
+    pub(crate) fn sealed(&self) -> Option<&[u8]> {
+        match &self.form {
+            AttachForm::Sealed(_, text) => Some(text),
+            AttachForm::Scheme(_)
+            | AttachForm::Basic(_)
+            | AttachForm::Whole
+            | AttachForm::Signature(_, _) => None,
         }
     }
 
@@ -230,7 +289,10 @@ impl Attachment {
     pub(crate) fn state(&mut self, text: String) {
         match &mut self.form {
             AttachForm::Signature(_, payload) => *payload = Some(text),
-            AttachForm::Scheme(_) | AttachForm::Basic(_) | AttachForm::Whole => {}
+            AttachForm::Scheme(_)
+            | AttachForm::Basic(_)
+            | AttachForm::Whole
+            | AttachForm::Sealed(_, _) => {}
         }
     }
 
@@ -241,15 +303,18 @@ impl Attachment {
                 let key = (value.bytes.as_slice(), value.key.as_ref()?);
                 aws::sign(head, key, scope, payload.as_deref()?, aws::now())
             }
-            AttachForm::Scheme(_) | AttachForm::Basic(_) | AttachForm::Whole => {
-                self.put_text(&mut head.headers, &value.bytes)
-            }
+            AttachForm::Scheme(_)
+            | AttachForm::Basic(_)
+            | AttachForm::Whole
+            | AttachForm::Sealed(_, _) => self.put_text(&mut head.headers, &value.bytes),
         }
     }
 
     fn put_text(&self, headers: &mut HeaderMap, value: &[u8]) -> Option<()> {
         let text = match &self.form {
-            AttachForm::Scheme(scheme) => Zeroizing::new([scheme.as_bytes(), b" ", value].concat()),
+            AttachForm::Scheme(scheme) | AttachForm::Sealed(scheme, _) => {
+                Zeroizing::new([scheme.as_bytes(), b" ", value].concat())
+            }
             AttachForm::Basic(user) => {
                 let pair = Zeroizing::new([user, b":".as_slice(), value].concat());
                 let encoded = Zeroizing::new(STANDARD.encode(&*pair));
@@ -269,9 +334,11 @@ impl Attachment {
 /// The header in which a credential stands; `None` if no header can have its name.
 fn header_of(attach: &Attach) -> Option<HeaderName> {
     match attach {
-        Attach::Bearer | Attach::Basic { .. } | Attach::Any { .. } | Attach::Aws => {
-            Some(AUTHORIZATION)
-        }
+        Attach::Bearer
+        | Attach::Basic { .. }
+        | Attach::Any { .. }
+        | Attach::Aws
+        | Attach::Login(_) => Some(AUTHORIZATION),
         Attach::Header { name } => name.parse().ok(),
     }
 }
@@ -290,6 +357,13 @@ fn asked(attach: &Attach, value: &[u8], placeholder: &str) -> Option<AttachForm>
         Attach::Any { user } => token().or_else(|| basic(value, placeholder, user)),
         Attach::Header { .. } => (value == placeholder).then_some(AttachForm::Whole),
         Attach::Aws => None,
+        Attach::Login(_) => {
+            let (scheme, text) = scheme(value)?;
+            let is_token = scheme.eq_ignore_ascii_case("bearer");
+            let marker = std::str::from_utf8(placeholder).ok()?;
+            (is_token && TokenKey::is_sealed(marker, text))
+                .then(|| AttachForm::Sealed(scheme, text.to_vec()))
+        }
     }
 }
 
@@ -365,7 +439,6 @@ fn is_signed(query: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker_protocol::gateway::CredentialUse;
     use hyper::Request;
 
     const A: &str = "ghp_AAAAAAAAAAAAAAAA";

@@ -120,6 +120,12 @@ impl HostConnection {
 
     /// Without TLS no credential is used, and nothing looked at but what rules decide on.
     async fn plain(&self, mut program: ProgramStream) -> Result<(), CarryError> {
+        // An answer with tokens would pass unread.
+        if self.session.has_logins(&self.host) {
+            return Err(
+                self.no_host("programs log in there, so it is spoken to by TLS alone".into())
+            );
+        }
         if !self.host.rules.is_empty() {
             let dialer = self.dialer(Scheme::Http);
             let upstream = Upstream::open(dialer, &[Protocol::Http1]).await;

@@ -52,7 +52,7 @@ pub(super) struct Exchange {
 
 /// The protocol to which a request may switch its connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ProtocolSwitch {
+pub(super) enum ProtocolSwitch {
     None,
     WebSocket,
 }
@@ -89,6 +89,9 @@ impl Exchange {
         let asking = self.judge(&head)?;
         let mut decision = self.decide(&head)?;
         let body = self.allowed(asking, &head, body).await?;
+        if let Some(credential) = decision.login {
+            return self.log_in(credential, head, body).await;
+        }
         let attach = decision.attach.as_mut();
         let (body, _held) = self.gathered(attach, &head, body).await?;
         let switch = self.switch(&head, &decision)?;
@@ -119,7 +122,7 @@ impl Exchange {
 
     /// Whether a request with a body must be the last of its connection: a server that does not read the body of a `GET`, say, takes it
     /// for the next request, which no rule has judged.
-    fn must_be_last(&self) -> bool {
+    pub(super) fn must_be_last(&self) -> bool {
         !self.host.rules.is_empty() && self.upstream.protocol() == Protocol::Http1
     }
 
@@ -184,7 +187,11 @@ impl Exchange {
     }
 
     /// The head as the host gets it, but for the credential.
-    fn prepare(&self, head: &mut Parts, switch: ProtocolSwitch) -> Result<(), RequestRefusal> {
+    pub(super) fn prepare(
+        &self,
+        head: &mut Parts,
+        switch: ProtocolSwitch,
+    ) -> Result<(), RequestRefusal> {
         head::strip(&mut head.headers);
         if !self.host.credentials.is_empty() {
             let plain = HeaderValue::from_static("identity");
@@ -232,19 +239,31 @@ impl Exchange {
         method: &Method,
     ) -> Result<AttachedCredential, RequestRefusal> {
         let credential = attachment.credential;
-        match self.session.values.get(credential).await {
-            Ok(value) => {
-                self.host
-                    .count(credential, method.as_str(), attachment.verdict);
-                Ok(AttachedCredential { attachment, value })
-            }
-            Err(why) => {
-                let verdict = CredentialVerdict::NoValue;
+        let value = self.value(credential, method).await?;
+        let value = match attachment.sealed() {
+            Some(text) => self.opened(credential, &value, text).inspect_err(|_| {
+                let verdict = CredentialVerdict::Refused;
                 self.host.count(credential, method.as_str(), verdict);
-                let credential = self.session.name(credential).to_owned();
-                Err(RequestRefusal::NoValue { credential, why })
-            }
-        }
+            })?,
+            None => value,
+        };
+        let verdict = attachment.verdict;
+        self.host.count(credential, method.as_str(), verdict);
+        Ok(AttachedCredential { attachment, value })
+    }
+
+    /// The value of a credential, of which a request by `method` has need.
+    pub(super) async fn value(
+        &self,
+        credential: u16,
+        method: &Method,
+    ) -> Result<Rc<Value>, RequestRefusal> {
+        self.session.values.get(credential).await.map_err(|why| {
+            let verdict = CredentialVerdict::NoValue;
+            self.host.count(credential, method.as_str(), verdict);
+            let credential = self.session.name(credential).to_owned();
+            RequestRefusal::NoValue { credential, why }
+        })
     }
 
     /// Sends the request, and if the host refuses the value, asks for a new one: a read is sent again with it.
@@ -263,7 +282,9 @@ impl Exchange {
             body
         };
         let response = self.send_once(head, body, value).await?;
-        let Some(attached) = attached.filter(|_| is_stale(&response)) else {
+        // Of a refused token the program gets a new one.
+        let renewable = attached.filter(|one| one.attachment.sealed().is_none());
+        let Some(attached) = renewable.filter(|_| is_stale(&response)) else {
             return Ok(response);
         };
         let (values, credential) = (&self.session.values, attached.attachment.credential);
@@ -281,7 +302,7 @@ impl Exchange {
         self.send_once(again, RequestBody::Empty, value).await
     }
 
-    async fn send_once(
+    pub(super) async fn send_once(
         &self,
         mut head: Parts,
         body: RequestBody,
@@ -346,7 +367,7 @@ impl Exchange {
         Ok(Response::from_parts(head, DecryptedAnswer::Host(body)))
     }
 
-    fn clean(&self, head: &mut hyper::http::response::Parts) {
+    pub(super) fn clean(&self, head: &mut hyper::http::response::Parts) {
         head::strip(&mut head.headers);
         self.host.needles().clean(&mut head.headers);
         // Words of the host that nothing searches.
@@ -404,7 +425,7 @@ fn is_stale(response: &Response<Incoming>) -> bool {
 }
 
 /// Whether an answer is encoded although `identity` was asked for.
-fn is_encoded(headers: &HeaderMap) -> bool {
+pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
     let is_other = |value: &HeaderValue, plain: &[&str]| {
         let value = value.as_bytes().trim_ascii();
         !plain
@@ -436,7 +457,7 @@ fn join_cookies(headers: &mut HeaderMap) {
 }
 
 /// Makes a message the last one of its connection.
-fn close(headers: &mut HeaderMap) {
+pub(super) fn close(headers: &mut HeaderMap) {
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
 }
 

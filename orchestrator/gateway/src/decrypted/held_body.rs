@@ -76,6 +76,15 @@ pub(super) struct HeldBody {
 }
 
 impl HeldBody {
+    /// One that is there as a whole.
+    pub(super) fn whole(bytes: Bytes) -> Self {
+        Self {
+            first: Some(bytes).filter(|bytes| !bytes.is_empty()),
+            rest: None,
+            trailers: None,
+        }
+    }
+
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,

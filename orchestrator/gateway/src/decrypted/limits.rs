@@ -27,6 +27,8 @@ pub(crate) const SEARCHED: usize = 256;
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// Values of one credential that are searched for: the present one and earlier ones.
 pub(crate) const REMEMBERED: usize = 4;
+/// Tokens of one credential's logins that are searched for: those that were used last.
+pub(crate) const TOKENS: usize = 8;
 /// Maximum length of a host's answer `401` that is read so that the request can be sent again.
 pub(crate) const REFUSAL_BODY: usize = 64 * 1024;
 

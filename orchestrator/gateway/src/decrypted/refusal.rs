@@ -6,6 +6,7 @@ use broker_protocol::gateway::RequestAnswer;
 use hyper::StatusCode;
 use orchestrator_aws::SignFault;
 use orchestrator_effects::UnreadBody;
+use orchestrator_logins::LoginFault;
 use thiserror::Error;
 
 /// Why a request does not reach its host, or its answer does not reach the program.
@@ -127,6 +128,27 @@ pub(super) enum RequestRefusal {
         "{place} sent an encoded answer although none was asked for; it could hide the credential, so it is not passed on"
     )]
     Encoded { place: String },
+    /// A token of a login that does not open.
+    #[error(
+        "the token in `authorization` is of another session, or of a login of credential `{credential}` whose key is gone: log in again"
+    )]
+    Sealed { credential: String },
+    /// A request to a token endpoint that is not sent.
+    #[error("this login at {place} for credential `{credential}` is not sent: {why}")]
+    Login {
+        credential: String,
+        place: String,
+        why: LoginFault,
+    },
+    /// The answer of a token endpoint, which may have tokens in it.
+    #[error(
+        "the answer of {place} to a login (status {status}) is not passed on, as it may show a token: {why}"
+    )]
+    LoginAnswer {
+        place: String,
+        status: u16,
+        why: LoginFault,
+    },
 }
 
 /// Why a request was not allowed, and what helps.
@@ -164,7 +186,9 @@ impl RequestRefusal {
             | Self::Minting { .. }
             | Self::NotSigned { .. }
             | Self::Upgrade { .. }
-            | Self::Encoded { .. } => Some(ConnectionVerdict::RequestRefused),
+            | Self::Encoded { .. }
+            | Self::Login { .. }
+            | Self::LoginAnswer { .. } => Some(ConnectionVerdict::RequestRefused),
             Self::NoValue { .. } => Some(ConnectionVerdict::NoValue),
             Self::HostTls { .. } => Some(ConnectionVerdict::TlsRefused),
             Self::Misdirected { .. }
@@ -172,7 +196,43 @@ impl RequestRefusal {
             | Self::Unsupported(_)
             | Self::Host { .. }
             | Self::Unanswered { .. }
-            | Self::BrokenBody { .. } => None,
+            | Self::BrokenBody { .. }
+            | Self::Sealed { .. } => None,
+        }
+    }
+
+    /// The error of OAuth (RFC 6749, section 5.2) by which a client knows what to do.
+    pub(super) fn oauth_error(&self) -> Option<&'static str> {
+        match self {
+            Self::Login { why, .. } => Some(match why {
+                LoginFault::Sealed => "invalid_grant",
+                LoginFault::Grant(_) => "unsupported_grant_type",
+                LoginFault::Long
+                | LoginFault::Encoded
+                | LoginFault::Type
+                | LoginFault::Unread
+                | LoginFault::Token(_)
+                | LoginFault::Random => "invalid_request",
+            }),
+            Self::LoginAnswer { .. } => Some("server_error"),
+            Self::Misdirected { .. }
+            | Self::Malformed(_)
+            | Self::Unsupported(_)
+            | Self::Foreign { .. }
+            | Self::Denied { .. }
+            | Self::NoRule { .. }
+            | Self::NotAllowed { .. }
+            | Self::Unread { .. }
+            | Self::Minting { .. }
+            | Self::NotSigned { .. }
+            | Self::Upgrade { .. }
+            | Self::NoValue { .. }
+            | Self::Host { .. }
+            | Self::HostTls { .. }
+            | Self::Unanswered { .. }
+            | Self::BrokenBody { .. }
+            | Self::Encoded { .. }
+            | Self::Sealed { .. } => None,
         }
     }
 
@@ -180,7 +240,15 @@ impl RequestRefusal {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Misdirected { .. } => StatusCode::MISDIRECTED_REQUEST,
-            Self::Malformed(_) | Self::BrokenBody { .. } => StatusCode::BAD_REQUEST,
+            Self::Malformed(_) | Self::BrokenBody { .. } | Self::Login { .. } => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::Sealed { .. } => StatusCode::UNAUTHORIZED,
+            // An error stays the error that it is: a client may try again after 429, say.
+            Self::LoginAnswer { status, .. } => StatusCode::from_u16(*status)
+                .ok()
+                .filter(|status| status.is_client_error() || status.is_server_error())
+                .unwrap_or(StatusCode::BAD_GATEWAY),
             Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
             Self::Denied { .. }
             | Self::NoRule { .. }

@@ -7,8 +7,9 @@ use super::questions::Questions;
 use super::reports::UseReports;
 use super::rules::Rules;
 use super::upstream::HostTls;
-use super::values::CredentialValues;
-use broker_protocol::gateway::{CredentialSpec, RequestRule};
+use super::values::{CredentialValues, Value};
+use broker_protocol::gateway::{Attach, CredentialSpec, RequestRule};
+use orchestrator_logins::Token;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -42,6 +43,32 @@ impl CredentialSession {
         let reports = self.reports.clone();
         (!rules.is_empty())
             .then(|| Rc::new(DecryptedHost::new(host.to_owned(), port, rules, reports)))
+    }
+
+    /// Whether programs log in at a host, or use there what a login gave them.
+    pub(super) fn has_logins(&self, host: &DecryptedHost) -> bool {
+        host.credentials.iter().any(|&credential| {
+            let spec = self.credentials.get(usize::from(credential));
+            spec.is_some_and(|spec| matches!(spec.attach, Attach::Login(_)))
+        })
+    }
+
+    /// Has the answers of a credential's hosts searched for the values that are known now.
+    pub(super) fn learn(&self, credential: u16) {
+        for host in self.hosts.values() {
+            if host.credentials.contains(&credential) {
+                host.learn(&self.credentials, &self.values);
+            }
+        }
+    }
+
+    /// Adds a token of a login to what is searched for.
+    pub(super) fn learn_token(&self, credential: u16, token: &Token) -> Option<Rc<Value>> {
+        let (value, is_new) = self.values.learn_token(credential, token)?;
+        if is_new {
+            self.learn(credential);
+        }
+        Some(value)
     }
 
     /// A credential's name in the policy.

@@ -1,10 +1,11 @@
 //! The values of credentials: asked of the broker when a request first needs one, held, and asked for again when the host refuses one.
 //! At most one question at a time, and one in 30 seconds.
 
-use super::limits::{EXPIRES_SOON, REMEMBERED, Times, VALUE_MIN, WAITING};
+use super::limits::{EXPIRES_SOON, REMEMBERED, TOKENS, Times, VALUE_MIN, WAITING};
 use broker_protocol::gateway::FromGateway;
 use hyper::header::HeaderValue;
 use orchestrator_aws::KeyParts;
+use orchestrator_logins::{KEY_MIN, Token};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -45,6 +46,8 @@ struct ValueSlot {
     state: RefCell<ValueState>,
     /// Earlier values and the present one.
     known: RefCell<VecDeque<Rc<Value>>>,
+    /// The tokens of its logins that were used last, if it has some.
+    tokens: RefCell<VecDeque<Rc<Value>>>,
     /// Whether a question is open, and when the last one was put.
     is_asked: Cell<bool>,
     asked: Cell<Option<Instant>>,
@@ -129,6 +132,37 @@ impl CredentialValues {
         self.hold(credential, value.map(|(bytes, key)| (bytes, Some(key))));
     }
 
+    /// Takes the key of logins in the same way.
+    pub(crate) fn deliver_secret(&self, credential: u16, answer: Result<Vec<u8>, String>) {
+        let long = |bytes: Zeroizing<Vec<u8>>| match bytes.len() < KEY_MIN {
+            true => Err(format!(
+                "the key of a login has at least {KEY_MIN} bytes, and its source gave fewer"
+            )),
+            false => Ok(bytes),
+        };
+        let value = answer.map(Zeroizing::new).and_then(usable).and_then(long);
+        self.hold(credential, value.map(|bytes| (bytes, None)));
+    }
+
+    /// Takes a token that answers may not contain; true if it was not among those that were used last.
+    pub(super) fn learn_token(&self, credential: u16, token: &Token) -> Option<(Rc<Value>, bool)> {
+        let mut tokens = self.slot(credential).ok()?.tokens.borrow_mut();
+        let at = tokens.iter().position(|known| known.bytes == *token);
+        let value = match at.and_then(|at| tokens.remove(at)) {
+            Some(known) => known,
+            None => Rc::new(Value {
+                bytes: token.clone(),
+                key: None,
+                number: 0,
+            }),
+        };
+        tokens.push_back(value.clone());
+        if tokens.len() > TOKENS {
+            tokens.pop_front();
+        }
+        Some((value, at.is_none()))
+    }
+
     fn hold(&self, credential: u16, value: Result<(Zeroizing<Vec<u8>>, Option<KeyParts>), String>) {
         let Ok(slot) = self.slot(credential) else {
             return;
@@ -146,7 +180,10 @@ impl CredentialValues {
     pub(super) fn known(&self, credential: u16) -> Vec<Rc<Value>> {
         self.slot(credential).map_or_else(
             |_| vec![],
-            |slot| slot.known.borrow().iter().cloned().collect(),
+            |slot| {
+                let (known, tokens) = (slot.known.borrow(), slot.tokens.borrow());
+                known.iter().chain(&*tokens).cloned().collect()
+            },
         )
     }
 

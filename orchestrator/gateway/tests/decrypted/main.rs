@@ -21,3 +21,4 @@ mod asks;
 mod held;
 mod aws;
 mod rules;
+mod logins;

@@ -1,0 +1,248 @@
+//! The answer of a token endpoint: its tokens are sealed, and nothing passes but members that are known to be none.
+
+use crate::seal::{Token, TokenKey, TokenRole};
+use crate::{LOGIN_BODY, LoginFault};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use broker_protocol::gateway::LoginSpec;
+use orchestrator_effects::strict_json;
+use serde_json::{Map, Value, json};
+use zeroize::Zeroizing;
+
+/// Members of an answer that every client may see: of RFC 6749, and of errors.
+const PLAIN: [&str; 6] = [
+    "token_type",
+    "scope",
+    "error",
+    "error_description",
+    "error_uri",
+    "type",
+];
+
+/// An answer as the program gets it.
+#[derive(Debug)]
+pub struct CapturedAnswer {
+    pub body: Vec<u8>,
+    /// The tokens that it had before.
+    pub tokens: Vec<Token>,
+}
+
+/// Takes the tokens out of an answer.
+///
+/// # Errors
+/// It is too long, or no object that all clients read alike.
+pub fn capture(
+    body: &[u8],
+    (key, spec): (&TokenKey, &LoginSpec),
+) -> Result<CapturedAnswer, LoginFault> {
+    if body.len() > LOGIN_BODY {
+        return Err(LoginFault::Long);
+    }
+    let mut tokens = Vec::new();
+    // As a revocation is answered.
+    if body.is_empty() {
+        let body = Vec::new();
+        return Ok(CapturedAnswer { body, tokens });
+    }
+    let read = strict_json(body).map_err(|_| LoginFault::Unread)?;
+    let Value::Object(members) = read else {
+        return Err(LoginFault::Type);
+    };
+    let mut passed = Map::new();
+    for (name, value) in members {
+        let role = TokenRole::ALL
+            .into_iter()
+            .find(|role| role.member() == name);
+        let value = match (role, value) {
+            (Some(role), Value::String(text)) => {
+                let token = Zeroizing::new(text.into_bytes());
+                let shown = placeholder(&token, role, (key, spec))?;
+                tokens.push(token);
+                Value::String(shown)
+            }
+            (_, value @ (Value::Null | Value::Bool(_) | Value::Number(_))) => value,
+            (Some(role), Value::Array(_) | Value::Object(_)) => {
+                return Err(LoginFault::Token(role.member()));
+            }
+            (None, value) => {
+                let is_plain = PLAIN.contains(&&*name) || spec.members.contains(&name);
+                if !is_plain {
+                    continue;
+                }
+                value
+            }
+        };
+        passed.insert(name, value);
+    }
+    let body = serde_json::to_vec(&passed).map_err(|_| LoginFault::Unread)?;
+    Ok(CapturedAnswer { body, tokens })
+}
+
+/// The text for a token: in the shape of a JWT where the token is one and clients read claims of it, else with the login's beginning.
+fn placeholder(
+    token: &[u8],
+    role: TokenRole,
+    (key, spec): (&TokenKey, &LoginSpec),
+) -> Result<String, LoginFault> {
+    let sealed = key.seal(token, role)?;
+    if !spec.claims.is_empty()
+        && let Some(claims) = claims(token, spec)
+    {
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let head = part(&json!({ "alg": "none", "typ": "JWT" }));
+        return Ok(format!("{head}.{}.{sealed}", part(&claims)));
+    }
+    let prefix = match role {
+        TokenRole::Access => &spec.access_prefix,
+        TokenRole::Refresh => &spec.refresh_prefix,
+        TokenRole::Identity => "",
+    };
+    Ok(format!("{prefix}{sealed}"))
+}
+
+/// The claims of a JWT that clients may see. Without the signature they prove nothing.
+fn claims(token: &[u8], spec: &LoginSpec) -> Option<Value> {
+    let parts: Vec<&[u8]> = token.split(|byte| *byte == b'.').collect();
+    let [_, claims, _] = parts[..] else {
+        return None;
+    };
+    let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
+    let Value::Object(claims) = strict_json(&claims).ok()? else {
+        return None;
+    };
+    let is_named = |(name, _): &(String, Value)| spec.claims.contains(name);
+    Some(Value::Object(claims.into_iter().filter(is_named).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KEY_MIN;
+
+    const MARKER: &str = "lzlogin-0123456789abcdef-";
+
+    fn key() -> TokenKey {
+        TokenKey::new(&[1; KEY_MIN], MARKER).unwrap()
+    }
+
+    fn spec() -> LoginSpec {
+        LoginSpec {
+            endpoints: vec![],
+            access_prefix: "sk-ant-oat01-".into(),
+            refresh_prefix: "rt_".into(),
+            claims: vec!["exp".into(), "email".into()],
+            members: vec!["account".into()],
+        }
+    }
+
+    fn captured(body: &str) -> Result<CapturedAnswer, LoginFault> {
+        capture(body.as_bytes(), (&key(), &spec()))
+    }
+
+    fn value(body: &str) -> Value {
+        serde_json::from_slice(&captured(body).unwrap().body).unwrap()
+    }
+
+    fn jwt(claims: &Value) -> String {
+        let part = |text: String| URL_SAFE_NO_PAD.encode(text);
+        format!(
+            "{}.{}.{}",
+            part(json!({"alg": "RS256"}).to_string()),
+            part(claims.to_string()),
+            part("the signature".into())
+        )
+    }
+
+    #[test]
+    fn each_token_is_sealed_for_its_purpose() {
+        let answer = r#"{"access_token":"real-access","refresh_token":"real-refresh","id_token":"real-id",
+            "expires_in":3600,"scope":"a b","account":{"uuid":"u"}}"#;
+        let read = value(answer);
+        let text = |name: &str| read[name].as_str().unwrap().to_owned();
+        for (role, begins) in [
+            (TokenRole::Access, "sk-ant-oat01-lzlogin-"),
+            (TokenRole::Refresh, "rt_lzlogin-"),
+            (TokenRole::Identity, "lzlogin-"),
+        ] {
+            let shown = text(role.member());
+            assert!(shown.starts_with(begins), "{shown}");
+            assert!(
+                key()
+                    .open(shown.as_bytes(), role)
+                    .unwrap()
+                    .starts_with(b"real-")
+            );
+        }
+        assert_eq!(read["expires_in"], 3600);
+        assert_eq!(read["account"]["uuid"], "u");
+        assert_eq!(captured(answer).unwrap().tokens.len(), 3);
+        assert!(!read.to_string().contains("real-"));
+    }
+
+    #[test]
+    fn a_jwt_has_the_claims_that_are_named_and_no_signature() {
+        let token = jwt(&json!({"exp": 7, "email": "a@b", "sid": "secret", "nonce": "n"}));
+        let read = value(&json!({ "id_token": token }).to_string());
+        let shown = read["id_token"].as_str().unwrap();
+        let parts: Vec<&str> = shown.split('.').collect();
+        assert_eq!(parts.len(), 3, "{shown}");
+        let claims = URL_SAFE_NO_PAD.decode(parts[1]).unwrap();
+        let claims: Value = serde_json::from_slice(&claims).unwrap();
+        assert_eq!(claims, json!({"exp": 7, "email": "a@b"}));
+        let signature = token.rsplit('.').next().unwrap();
+        assert!(!shown.contains(signature));
+        let opened = key().open(shown.as_bytes(), TokenRole::Identity).unwrap();
+        assert_eq!(*opened, token.as_bytes());
+    }
+
+    #[test]
+    fn members_that_nobody_knows_do_not_pass() {
+        let read = value(
+            r#"{"device_secret":"s","tokens":{"access_token":"s"},"error":"e","n":1,"list":["s"]}"#,
+        );
+        assert_eq!(read, json!({"error": "e", "n": 1}));
+    }
+
+    #[test]
+    fn an_answer_that_clients_read_in_two_ways_is_refused() {
+        for (body, fault) in [
+            (
+                r#"{"access_token":"aaaaaaaa","access_token":"b"}"#,
+                LoginFault::Unread,
+            ),
+            (r#"{"account":{"a":1,"a":2}}"#, LoginFault::Unread),
+            (
+                r#"{"access_token":"aaaaaaaa"} trailing"#,
+                LoginFault::Unread,
+            ),
+            (r#"{"access_token":"aaaa"#, LoginFault::Unread),
+            (r#"["access_token","aaaaaaaa"]"#, LoginFault::Type),
+            ("access_token=aaaaaaaa", LoginFault::Unread),
+            (
+                r#"{"access_token":{"value":"x"}}"#,
+                LoginFault::Token("access_token"),
+            ),
+            (
+                r#"{"refresh_token":"a b"}"#,
+                LoginFault::Token("refresh_token"),
+            ),
+            (
+                r#"{"refresh_token":""}"#,
+                LoginFault::Token("refresh_token"),
+            ),
+        ] {
+            assert_eq!(captured(body).unwrap_err(), fault, "{body}");
+        }
+        assert!(captured("").unwrap().body.is_empty());
+    }
+
+    #[test]
+    fn an_answer_has_a_maximum_size() {
+        let body = |length: usize| format!(r#"{{"x":"{}"}}"#, "x".repeat(length - 8));
+        assert!(captured(&body(LOGIN_BODY)).is_ok());
+        assert_eq!(
+            captured(&body(LOGIN_BODY + 1)).unwrap_err(),
+            LoginFault::Long
+        );
+    }
+}
