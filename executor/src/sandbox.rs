@@ -966,7 +966,7 @@ fn build_environment(
         policy,
         &zones.central,
     ));
-    own.extend(credentials.certificate_variables(root));
+    own.extend(credentials.certificate_variables(root, (rules, ours)));
     own.extend(ssh_variables(policy, &scratch.home));
     let placeholders = credentials.placeholders();
     let private = (scratch.home.as_path(), scratch.tmp.as_path());

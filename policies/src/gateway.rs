@@ -286,6 +286,7 @@ mod tests {
             ("http://proxy.corp:3128", place("proxy.corp", 3128)),
             ("HTTP://Proxy.Corp:3128/", place("proxy.corp", 3128)),
             ("http://proxy.corp", place("proxy.corp", 80)),
+            ("http://proxy.corp:80", place("proxy.corp", 80)),
             ("http://10.0.0.1:8080", place("10.0.0.1", 8080)),
             ("http://[fd00::1]:8080", place("[fd00::1]", 8080)),
         ] {

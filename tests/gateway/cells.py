@@ -20,7 +20,7 @@ PROXY = (
 ).split()
 AUTHORITY = (
     "SSL_CERT_FILE CURL_CA_BUNDLE GIT_SSL_CAINFO REQUESTS_CA_BUNDLE PIP_CERT CARGO_HTTP_CAINFO AWS_CA_BUNDLE NIX_SSL_CERT_FILE npm_config_cafile "
-    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE NODE_EXTRA_CA_CERTS DENO_CERT"
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE NODE_EXTRA_CA_CERTS DENO_CERT JAVA_TOOL_OPTIONS"
 ).split()
 # Those that each client may read; of others none is tried alone.
 READ = {
@@ -29,7 +29,10 @@ READ = {
     "curl": ("CURL_CA_BUNDLE", "SSL_CERT_FILE"),
     "node: https": ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"),
     "node: fetch": ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"),
-    "java, own trust store": ("NODE_EXTRA_CA_CERTS",),
+    **dict.fromkeys(("node 26: https", "node 26: fetch", "node 26: fetch, no NODE_USE_ENV_PROXY"), ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")),
+    "bun": ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"),
+    "deno": ("DENO_CERT", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"),
+    **dict.fromkeys(("java", "java, from a tarball"), ("JAVA_TOOL_OPTIONS",)),
     "npm install, publish": ("npm_config_cafile", "NODE_EXTRA_CA_CERTS"),
     "pip": ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"),
     "twine": ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"),

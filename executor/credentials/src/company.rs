@@ -2,7 +2,7 @@
 //! from the user's environment. Files are checked as sources of credentials are. Who chooses an authority reads every credential, and
 //! who chooses the proxy sees where each connection leads, so what cannot be used ends the opening of the session.
 
-use crate::certificates::blocks;
+use crate::pem::{self, blocks};
 use crate::source::{FileSource, Owner, SourceError, UserSource};
 use broker_protocol::limit;
 use policies::gateway::{DirectPlace, GatewayFault, ProxyAddress, ProxyChoice};
@@ -152,53 +152,12 @@ fn authorities(path: &Path, owner: &Owner) -> Result<Vec<String>, CompanyError> 
     if found.is_empty() {
         return Err(CompanyError::NoCertificate(name()));
     }
-    match found.iter().position(|one| !is_whole(one)) {
+    match found.iter().position(|one| pem::der(one).is_none()) {
         Some(index) => Err(CompanyError::Broken {
             file: name(),
             number: index + 1,
         }),
         None => Ok(found),
-    }
-}
-
-/// Whether a block in PEM form holds one object of DER as long as it says. The gateway reads it as a certificate.
-fn is_whole(block: &str) -> bool {
-    let lines = block.lines().filter(|line| !line.starts_with("-----"));
-    let text: String = lines.collect();
-    let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
-    let begin: Option<Vec<u8>> = text.bytes().take(8).map(sextet).collect();
-    let Some(Ok(begin)) = begin.map(<[u8; 8]>::try_from) else {
-        return false;
-    };
-    if !text.len().is_multiple_of(4) || padding > 2 {
-        return false;
-    }
-    let length = text.len() / 4 * 3 - padding;
-    let byte = |index: usize| {
-        let bits = begin
-            .iter()
-            .fold(0_u64, |bits, six| bits << 6 | u64::from(*six));
-        usize::try_from(bits >> (40 - 8 * index) & 0xff).unwrap_or(0)
-    };
-    /// The tag of a sequence, and lengths of one and of two bytes (X.690, 8.1.3).
-    const SEQUENCE: usize = 0x30;
-    byte(0) == SEQUENCE
-        && match byte(1) {
-            0x81 => byte(2) + 3 == length,
-            0x82 => (byte(2) << 8 | byte(3)) + 4 == length,
-            _ => false,
-        }
-}
-
-/// The value of a letter of base64.
-fn sextet(byte: u8) -> Option<u8> {
-    match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
     }
 }
 

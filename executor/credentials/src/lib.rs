@@ -5,6 +5,9 @@
 mod source;
 mod reader;
 mod held;
+mod sha1;
+mod pem;
+mod trust_store;
 mod certificates;
 mod company;
 mod ssh;

@@ -1,6 +1,6 @@
 //! The credentials of a session and the files by which its programs trust the gateway that uses them: found when the session opens.
 
-use crate::certificates::{Certificates, NewCertificates};
+use crate::certificates::{Certificates, JAVA_OPTIONS, NewCertificates};
 use crate::company::{Company, CompanyError, CompanyProxy};
 use crate::held::Credentials;
 use crate::source::Owner;
@@ -11,9 +11,9 @@ use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::scratch::Scratch;
 use executor_spec::variables::Variables;
 use executor_spec::zones::Zones;
-use policies::{EffectivePolicy, GatewaySettings};
+use policies::{EffectivePolicy, EnvironmentRules, GatewaySettings};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -154,7 +154,12 @@ impl NewCredentials {
         let certificates = (decrypts || !company.authorities.is_empty())
             .then(|| {
                 let writable: Vec<&Path> = owner.writable.iter().map(PathBuf::as_path).collect();
-                NewCertificates::make(scratch, &writable, (home, ours), &company.authorities)
+                let user = (home, ours);
+                let made = NewCertificates::make(scratch, &writable, user, &company.authorities)?;
+                match decrypts {
+                    true => Ok(made),
+                    false => made.without_session(),
+                }
             })
             .transpose()?;
         let proxy = company.proxy.map(|proxy| proxy_spec(proxy, &mut held));
@@ -185,10 +190,21 @@ impl NewCredentials {
         &self.ssh
     }
 
-    /// The variables that name the files of certificates.
-    pub fn certificate_variables(&self, root: CellRoot) -> Vec<(OsString, OsString)> {
+    /// The variables that name the files of certificates, in cells to which the policy gives these `rules` of variables.
+    pub fn certificate_variables(
+        &self,
+        root: CellRoot,
+        (rules, ours): (&EnvironmentRules, &Variables),
+    ) -> Vec<(OsString, OsString)> {
+        let of_user = rules.passes(JAVA_OPTIONS);
+        let of_user = of_user
+            .then(|| ours.get(OsStr::new(JAVA_OPTIONS)))
+            .flatten();
+        let set = rules.set.get(JAVA_OPTIONS).map(OsStr::new);
+        let options = set.or(of_user.map(OsString::as_os_str));
         let made = self.certificates.iter();
-        made.flat_map(|made| made.variables(root)).collect()
+        made.flat_map(|made| made.variables(root, options))
+            .collect()
     }
 
     /// The files of certificates, for the description of the session's cells.
@@ -201,8 +217,8 @@ impl NewCredentials {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn retain(self) -> io::Result<SessionCredentials> {
-        let retained = self.certificates.as_ref().map(NewCertificates::retain);
+    pub fn retain(mut self) -> io::Result<SessionCredentials> {
+        let retained = self.certificates.as_mut().map(NewCertificates::retain);
         Ok(SessionCredentials {
             held: self.held,
             decrypts: self.decrypts,

@@ -13,7 +13,7 @@ use crate::home_files;
 use crate::hosts_file;
 use crate::namespaces;
 use broker_protocol::{Layer, Zone};
-use executor_spec::certificates::MACHINE;
+use executor_spec::certificates::{MACHINE, MACHINE_JAVA};
 use executor_spec::error::{At, Privilege, SetupError};
 use executor_spec::pins::{Pin, PinMode};
 use executor_spec::readable_secret::SecretView;
@@ -535,23 +535,26 @@ fn certificates(spec: &SandboxSpec) -> Result<Vec<(PathBuf, OwnedFd)>, SetupErro
 /// Covers the machine's files of all authorities by the session's, for programs that read no variable. Runs inside the new root, and
 /// follows no link into a zone: the machine's own settings lead to none.
 fn cover_machines_certificates(spec: &SandboxSpec) -> Result<(), SetupError> {
-    let Some((_, all)) = spec.certificates().next() else {
+    let seen: Vec<PathBuf> = spec.certificates().map(|(_, seen)| seen).collect();
+    let [all, _, java] = &*seen else {
         return Ok(());
     };
     let in_zone = |path: &PathBuf| {
         let zones = [&spec.project, &spec.central];
         zones.iter().any(|zone| path.starts_with(zone))
     };
-    let real = MACHINE
-        .iter()
-        .filter_map(|path| fs::canonicalize(path).ok());
-    let files: BTreeSet<PathBuf> = real
-        .filter(|path| path.is_file() && !in_zone(path))
-        .collect();
-    for path in files {
-        let step = || format!("cover {}", path.display());
-        let tree = open_tree(&c_path(&all)).at(Layer::MountNamespace, step)?;
-        move_mount(tree.as_fd(), &c_path(&path)).at(Layer::MountNamespace, step)?;
+    for (ours, machine) in [(all, &MACHINE[..]), (java, &MACHINE_JAVA[..])] {
+        let real = machine
+            .iter()
+            .filter_map(|path| fs::canonicalize(path).ok());
+        let files: BTreeSet<PathBuf> = real
+            .filter(|path| path.is_file() && !in_zone(path))
+            .collect();
+        for path in files {
+            let step = || format!("cover {}", path.display());
+            let tree = open_tree(&c_path(ours)).at(Layer::MountNamespace, step)?;
+            move_mount(tree.as_fd(), &c_path(&path)).at(Layer::MountNamespace, step)?;
+        }
     }
     Ok(())
 }

@@ -16,13 +16,22 @@ pub const MACHINE: [&str; 6] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Both files, by their paths on the host when the session's first process starts.
+/// Files in which machines have the same for Java, of Debian, Fedora and SUSE. Java's own file is a link to one.
+pub const MACHINE_JAVA: [&str; 3] = [
+    "/etc/ssl/certs/java/cacerts",
+    "/etc/pki/java/cacerts",
+    "/var/lib/ca-certificates/java-cacerts",
+];
+
+/// The files, by their paths on the host when the session's first process starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// All authorities: the machine's, the user's, and the session's.
     pub all: PathBuf,
     /// Those beyond the machine's, for clients that add them to their own.
     pub added: PathBuf,
+    /// All authorities, as a trust store for Java.
+    pub java: PathBuf,
 }
 
 /// The root directory that cells see.
@@ -44,8 +53,13 @@ impl CellRoot {
 
 impl CertificateFiles {
     /// Each file with the path at which cells see it.
-    pub fn seen(&self, by: CellRoot) -> [(&Path, PathBuf); 2] {
-        [(&self.all, "all.pem"), (&self.added, "added.pem")].map(|(host, name)| {
+    pub fn seen(&self, by: CellRoot) -> [(&Path, PathBuf); 3] {
+        let files = [
+            (&self.all, "all.pem"),
+            (&self.added, "added.pem"),
+            (&self.java, "java.jks"),
+        ];
+        files.map(|(host, name)| {
             let seen = match by {
                 CellRoot::Own => Path::new(DIRECTORY).join(name),
                 CellRoot::OfMachine => host.clone(),
