@@ -2,7 +2,7 @@
 
 use crate::Serving;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -18,6 +18,7 @@ pub const REFUSALS: [(&str, &str); 3] = [
 
 /// A proxy that serves until it is dropped.
 pub struct ConnectProxy {
+    pub address: SocketAddr,
     pub port: u16,
     requests: Arc<Mutex<Vec<String>>>,
     _serving: Serving,
@@ -27,6 +28,16 @@ impl ConnectProxy {
     /// One that opens every tunnel.
     pub fn open() -> Self {
         Self::with(Then::Open)
+    }
+
+    /// One that opens every tunnel, at port 80 of an address of the loopback that no other test has.
+    pub fn at_80() -> Self {
+        let [.., pid] = std::process::id().to_be_bytes();
+        let free = (1..u8::MAX).find_map(|last| {
+            let address = Ipv4Addr::new(127, 80, pid, last);
+            TcpListener::bind((address, 80)).ok()
+        });
+        Self::serving(free.expect("port 80 of an address is free"), Then::Open)
     }
 
     /// One that leads every tunnel to this port of the loopback, whatever host it is asked for.
@@ -41,7 +52,11 @@ impl ConnectProxy {
 
     fn with(then: Then) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("it is bound").port();
+        Self::serving(listener, then)
+    }
+
+    fn serving(listener: TcpListener, then: Then) -> Self {
+        let address = listener.local_addr().expect("it is bound");
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = requests.clone();
         let serving = Serving::start(listener, move |client| {
@@ -49,7 +64,8 @@ impl ConnectProxy {
             let _ = serve(client, then, &seen);
         });
         Self {
-            port,
+            address,
+            port: address.port(),
             requests,
             _serving: serving,
         }

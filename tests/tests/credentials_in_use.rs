@@ -1,14 +1,17 @@
 //! Credentials in use: a host that takes them gets the value, cells have the placeholder, and no process but the gateway holds the value.
 //! The host is a server of the test with a certificate of the test's authority, which the user's `SSL_CERT_FILE` names.
 
+use broker_protocol::Tier;
 use lazaret_tests::approval::audited;
 use lazaret_tests::connect_proxy::ConnectProxy;
 use lazaret_tests::process::{Process, below, until};
+use lazaret_tests::programs::need;
 use lazaret_tests::tls_host::TlsHost;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 const VALUE: &str = "the-real-value-of-the-token-0123456789";
 
@@ -31,6 +34,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
     do_POST = do_PUT = do_GET
     def log_message(self, *arguments): pass
+"#;
+
+/// The machine's trust store for Java, on Debian.
+const CACERTS: &str = "/etc/ssl/certs/java/cacerts";
+
+/// Asks for the address that it is given.
+const JAVA: &str = r#"
+import java.net.URI; import java.net.http.*;
+public class Get { public static void main(String[] of) throws Exception {
+    var request = HttpRequest.newBuilder(URI.create(of[0])).header("Authorization", "Bearer " + System.getenv("ONE_TOKEN")).build();
+    System.out.println(HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString()).body()); } }
 "#;
 
 /// A host that takes the credential, and the world of the user who has it.
@@ -397,6 +411,63 @@ fn a_companys_authority_is_believed_by_the_gateway_and_by_cells(place: Place) {
     let mut plain = host.stranger("plain");
     let served = plain.bash(&host.curl("/elsewhere", ""));
     assert_eq!(served.success(), "served");
+}
+
+place_test!(java_trusts_the_authority_of_the_session);
+fn java_trusts_the_authority_of_the_session(place: Place) {
+    need("javac", "default-jdk-headless");
+    let host = Host::start(place);
+    host.world.put("Get.java", JAVA);
+    host.world.set_up("javac Get.java");
+    let mut session = host.session("net");
+    let get = format!(
+        "java -cp . Get https://localhost:{}/api/java 2>&1",
+        host.port
+    );
+    let served = session.bash(&get).success().to_owned();
+    assert!(served.ends_with("served"), "{served}");
+    let sent = ("/api/java".to_owned(), Some(format!("Bearer {VALUE}")));
+    assert_eq!(host.sent(), [sent]);
+    // Without the variable, where the machine's own file is not covered.
+    let without = session.bash(&format!("unset JAVA_TOOL_OPTIONS; {get}; true"));
+    let want = match place.tier {
+        Tier::Namespaced if Path::new(CACERTS).exists() => "served",
+        Tier::Namespaced | Tier::Flat => "PKIX path building failed",
+    };
+    assert!(without.text().contains(want), "{}", without.text());
+    // A program's own store counts more.
+    let own = get.replace("-cp", "-Djavax.net.ssl.trustStore=/dev/null -cp");
+    let other = session.bash(&format!("{own}; true"));
+    assert!(!other.text().contains("served"), "{}", other.text());
+}
+
+place_test!(a_trust_store_of_java_has_what_the_bundle_has);
+fn a_trust_store_of_java_has_what_the_bundle_has(place: Place) {
+    need("keytool", "default-jdk-headless");
+    let host = Host::start(place);
+    let mut session = host.session("net");
+    let script = format!(
+        "store=${{JAVA_TOOL_OPTIONS#*trustStore=}}; store=${{store%% *}}; unset JAVA_TOOL_OPTIONS
+         grep -c BEGIN \"$SSL_CERT_FILE\"
+         keytool -list -storepass changeit -keystore $store 2>/dev/null | grep -c 'lazaret-.*trustedCertEntry'
+         (echo x >> $store) 2>/dev/null && echo written
+         cmp $store {CACERTS} >/dev/null 2>&1 && echo covered; true"
+    );
+    let seen = session.bash(&script);
+    let seen: Vec<&str> = seen.success().lines().collect();
+    let covered: &[&str] = match place.tier {
+        Tier::Namespaced if Path::new(CACERTS).exists() => &["covered"],
+        Tier::Namespaced | Tier::Flat => &[],
+    };
+    assert!(seen.len() >= 2 && seen[0] == seen[1], "{seen:?}");
+    assert_eq!(seen[2..], *covered);
+    // A company's alone are in it too.
+    let line = format!("ca = '{}'", host.server.authority().display());
+    host.define_with("{ file = '~/token' }", &line);
+    let mut plain = host.stranger("plain");
+    let seen = plain.bash(&script);
+    let seen: Vec<&str> = seen.success().lines().collect();
+    assert!(seen.len() >= 2 && seen[0] == seen[1], "{seen:?}");
 }
 
 place_test!(a_file_of_authorities_that_cannot_be_used_is_named);

@@ -84,6 +84,19 @@ fn connections_of_cells_go_through_the_policys_proxy(place: Place) {
     }
 }
 
+place_test!(a_proxy_without_a_port_is_at_80, needs_root);
+fn a_proxy_without_a_port_is_at_80(place: Place) {
+    let (company, proxy) = (Company::new(place), ConnectProxy::at_80());
+    let host = proxy.address.ip();
+    for address in [format!("http://{host}"), format!("http://{host}:80")] {
+        company.define(&format!("proxy = '{address}'"));
+        company.pong(&[]);
+        let asked = proxy.targets();
+        let want = format!("127.0.0.1:{}", company.server.port);
+        assert_eq!(asked.last(), Some(&want), "{address}");
+    }
+}
+
 place_test!(the_environments_proxy_is_used_only_where_the_policy_says_so);
 fn the_environments_proxy_is_used_only_where_the_policy_says_so(place: Place) {
     let (company, proxy) = (Company::new(place), ConnectProxy::open());

@@ -183,6 +183,18 @@ fn preferences_of_the_users_git_hold_in_cells(place: Place) {
     );
 }
 
+place_test!(no_rewriting_of_the_users_leads_git_around_the_gateway);
+fn no_rewriting_of_the_users_leads_git_around_the_gateway(place: Place) {
+    let world = World::new(place);
+    let settings = "[url \"git@github.com:\"]\n\tinsteadOf = https://github.com/\n";
+    world.write(&world.home.join(".gitconfig"), settings);
+    let script = "git ls-remote --get-url https://github.com/o/r.git";
+    let printed = in_cell(&world, script);
+    assert_eq!(printed.success(), "https://github.com/o/r.git\n");
+    let control = world.set_up(script);
+    assert_eq!(control, "git@github.com:o/r.git\n", "the control");
+}
+
 place_test!(no_link_of_a_command_is_followed_to_the_users_ignore_file);
 /// Cells get a copy of it: a link in place of one that lies in a project would show them any file of the user's.
 fn no_link_of_a_command_is_followed_to_the_users_ignore_file(place: Place) {
