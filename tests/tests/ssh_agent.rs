@@ -316,6 +316,74 @@ fn host_keys_of_each_kind_are_verified_and_of_others_refused(place: Place) {
     assert_eq!(forge.outside(&outside), "logged in\n");
 }
 
+place_test!(host_keys_that_ssh_refuses_are_signed_nothing);
+/// Each with what is added to the files. The control is `ssh` outside, which refuses the same; the first row logs in at both.
+fn host_keys_that_ssh_refuses_are_signed_nothing(place: Place) {
+    let forge = Forge::start(place);
+    let folder = forge.world.home.join(".ssh");
+    let key = fs::read_to_string(forge.host.outside.join("host.key.pub")).unwrap();
+    let key = key.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    let blob = key.split(' ').nth(1).unwrap();
+    let login = forge.login("forge.example");
+    let files = format!("{0}/known_hosts {0}/known_hosts2", folder.display());
+    let alone = format!("UserKnownHostsFile={}/known_hosts", folder.display());
+    let ssh = forge
+        .ssh()
+        .replace(&alone, &format!("\"UserKnownHostsFile={files}\""));
+    let outside = login.replace("$GIT_SSH_COMMAND", &ssh);
+    let outside = outside.replace("@forge.example", "@host") + " || echo refused";
+    let plain = format!("forge.example {key}\n");
+    for (text, more, is_known) in [
+        (plain.clone(), String::new(), true),
+        (
+            format!("{plain} @revoked forge.example {key}\n"),
+            String::new(),
+            false,
+        ),
+        (
+            format!("{plain}\t@revoked forge.example {key}\n"),
+            String::new(),
+            false,
+        ),
+        (plain, format!("@revoked forge.example {key}\n"), false),
+        (
+            format!("forge.example,!*.example {key}\n"),
+            String::new(),
+            false,
+        ),
+        (
+            format!("!forge.example,forge.example {key}\n"),
+            String::new(),
+            false,
+        ),
+        (
+            format!("forge.example ssh-rsa {blob}\n"),
+            String::new(),
+            false,
+        ),
+    ] {
+        forge.world.write(&folder.join("known_hosts"), &text);
+        forge.world.write(&folder.join("known_hosts2"), &more);
+        let mut session = forge.session("unasked");
+        // The command accepts each key.
+        let trusting = "ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null";
+        let inside = session.bash(&login.replace("$GIT_SSH_COMMAND", trusting));
+        let refused = inside.text().contains("Permission denied");
+        assert_eq!(
+            inside.text().contains("logged in"),
+            is_known,
+            "{text}{more}"
+        );
+        assert_eq!(refused, !is_known, "{text}{more}");
+        let outside = forge.outside(&outside);
+        assert_eq!(
+            outside.contains("logged in"),
+            is_known,
+            "{text}{more}{outside}"
+        );
+    }
+}
+
 place_test!(a_login_waits_for_its_answer_where_the_policy_asks);
 fn a_login_waits_for_its_answer_where_the_policy_asks(place: Place) {
     let forge = Forge::start(place);

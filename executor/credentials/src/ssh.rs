@@ -14,11 +14,15 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Maximum bytes of the user's file.
+/// Maximum bytes of one of the files.
 const FILE_MAX: u64 = 4 << 20;
+/// The files that ssh reads without settings, in the user's home and in the system's directory. A key that one of them revokes is no host's.
+const USER_FILES: [&str; 2] = [".ssh/known_hosts", ".ssh/known_hosts2"];
+const SYSTEM_FILES: [&str; 2] = ["ssh_known_hosts", "ssh_known_hosts2"];
+const SYSTEM: &str = "/etc/ssh";
 
 /// Why there is no connection to the user's agent.
 #[derive(Debug, Error)]
@@ -38,11 +42,13 @@ pub enum AgentError {
 enum KnownHostsError {
     #[error("{0}")]
     Source(#[from] SourceError),
-    #[error("{0}")]
-    Read(#[from] io::Error),
-    #[error("it has more than {FILE_MAX} bytes")]
-    TooLong,
-    #[error("its revoked keys have more than {max} bytes", max = limit::KNOWN_HOSTS)]
+    #[error("there is no {}", .0.display())]
+    None(PathBuf),
+    #[error("{}: {1}", .0.display())]
+    Read(PathBuf, io::Error),
+    #[error("{} has more than {FILE_MAX} bytes", .0.display())]
+    TooLong(PathBuf),
+    #[error("the revoked keys have more than {max} bytes", max = limit::KNOWN_HOSTS)]
     Revoked,
 }
 
@@ -61,8 +67,8 @@ impl UserSsh {
         if keys.is_empty() {
             return Default::default();
         }
-        let path = owner.home.join(".ssh/known_hosts");
-        let found = read(path, owner).and_then(|text| lines_for(keys, &text));
+        let found = read_files(Path::new(SYSTEM), owner);
+        let found = found.and_then(|text| lines_for(keys, &text));
         let (known_hosts, mut notices) = match found {
             Ok(lines) => (lines, Vec::new()),
             Err(why) => (
@@ -131,16 +137,41 @@ fn spec(keys: &SshKeys) -> SshSpec {
     }
 }
 
-fn read(path: PathBuf, owner: &Owner) -> Result<String, KnownHostsError> {
-    let (file, _) = FileSource::new(path, owner)?.file()?;
+/// The lines of the files that are there. One that cannot be read, or not be believed, could revoke a key: then no host is known.
+fn read_files(system: &Path, owner: &Owner) -> Result<String, KnownHostsError> {
+    let of_user = USER_FILES.map(|name| owner.home.join(name));
+    let of_system = SYSTEM_FILES.map(|name| system.join(name));
     let mut text = String::new();
-    let length = File::from(file)
-        .take(FILE_MAX + 1)
-        .read_to_string(&mut text)?;
+    let mut is_any = false;
+    for path in of_user.iter().chain(&of_system) {
+        if let Some(lines) = read(path, owner)? {
+            is_any = true;
+            text.push_str(&lines);
+            // The last line of a file may have no end.
+            text.push('\n');
+        }
+    }
+    let [first, ..] = of_user;
+    is_any.then_some(text).ok_or(KnownHostsError::None(first))
+}
+
+/// The text of a file, if there is one.
+fn read(path: &Path, owner: &Owner) -> Result<Option<String>, KnownHostsError> {
+    let source = FileSource::new(path.to_owned(), owner).and_then(|source| source.file());
+    let file = match source {
+        Ok((file, _)) => File::from(file),
+        Err(SourceError::Unopened(_, why)) if why.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(why) => return Err(why.into()),
+    };
+    let mut text = String::new();
+    let read = file.take(FILE_MAX + 1).read_to_string(&mut text);
+    let length = read.map_err(|error| KnownHostsError::Read(path.to_owned(), error))?;
     match length as u64 > FILE_MAX {
         // The rest could revoke a key.
-        true => Err(KnownHostsError::TooLong),
-        false => Ok(text),
+        true => Err(KnownHostsError::TooLong(path.to_owned())),
+        false => Ok(Some(text)),
     }
 }
 
@@ -150,12 +181,13 @@ fn lines_for(keys: &[SshKeys], text: &str) -> Result<String, KnownHostsError> {
     let hosts = keys.iter().flat_map(|keys| &keys.hosts);
     let names: Vec<String> = hosts.map(|place| name_of(place)).collect();
     let is_named = |line: &&str| {
-        let first = line.split_ascii_whitespace().next().unwrap_or_default();
+        let first = first_word(line);
         let mut listed = first.split(',');
         first.starts_with("|1|")
             || listed.any(|name| names.iter().any(|known| known.eq_ignore_ascii_case(name)))
     };
-    let revoked = text.lines().filter(|line| line.starts_with("@revoked"));
+    let is_revocation = |line: &&str| first_word(line).starts_with("@revoked");
+    let revoked = text.lines().filter(is_revocation);
     let named = text.lines().filter(is_named);
     let mut found = String::new();
     for line in revoked {
@@ -174,6 +206,12 @@ fn lines_for(keys: &[SshKeys], text: &str) -> Result<String, KnownHostsError> {
     Ok(found)
 }
 
+/// The first word of a line, as the gateway parts words.
+fn first_word(line: &str) -> &str {
+    let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
+    words.next().unwrap_or_default()
+}
+
 /// A `HOST:PORT` of the policy, as `known_hosts` names it.
 fn name_of(place: &str) -> String {
     let parts = place.rsplit_once(':');
@@ -187,7 +225,10 @@ fn name_of(place: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use executor_spec::variables::Variables;
     use policies::ssh::LoginRule;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn only_lines_that_may_name_a_host_are_taken() {
@@ -205,16 +246,50 @@ mod tests {
                     [b.example]:2222 ssh-ed25519 C\n\
                     b.example ssh-ed25519 D\n\
                     |1|x|y ssh-ed25519 E\n\
-                    @revoked * ssh-ed25519 F\n";
+                    @revoked * ssh-ed25519 F\n \
+                    \t@revoked c ssh-ed25519 G\n\
+                    \x20 a.example ssh-ed25519 H\n";
         let one = [keys];
         let letters = lines_for(&one, text).unwrap();
         let letters: String = letters
             .lines()
             .filter_map(|line| line.chars().last())
             .collect();
-        assert_eq!(letters, "FBCE");
+        assert_eq!(letters, "FGBCEH");
         // A revoked key that has no room would be a host's again.
         let revoked = "@revoked * ssh-ed25519 F\n".repeat(limit::KNOWN_HOSTS / 24);
         assert!(lines_for(&one, &(revoked + text)).is_err());
+    }
+
+    #[test]
+    fn each_file_of_ssh_counts_and_none_that_cannot_be_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (home, system) = (folder.path().join("home"), folder.path().join("system"));
+        fs::create_dir_all(home.join(".ssh")).unwrap();
+        fs::create_dir_all(&system).unwrap();
+        let variables = Variables::default();
+        let owner = Owner {
+            home: &home,
+            variables: &variables,
+            writable: Vec::new(),
+        };
+        assert!(read_files(&system, &owner).is_err());
+        let of_user = USER_FILES.map(|name| home.join(name));
+        let of_system = SYSTEM_FILES.map(|name| system.join(name));
+        let all: Vec<_> = of_user.iter().chain(&of_system).collect();
+        for (path, line) in all.iter().zip(["one", "two", "three", "four"]) {
+            fs::write(path, line).unwrap();
+            fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
+        }
+        let text = read_files(&system, &owner).unwrap();
+        assert_eq!(text, "one\ntwo\nthree\nfour\n");
+        for path in all {
+            fs::set_permissions(path, Permissions::from_mode(0o666)).unwrap();
+            assert!(read_files(&system, &owner).is_err(), "{}", path.display());
+            fs::remove_file(path).unwrap();
+            fs::create_dir(path).unwrap();
+            assert!(read_files(&system, &owner).is_err(), "{}", path.display());
+            fs::remove_dir(path).unwrap();
+        }
     }
 }

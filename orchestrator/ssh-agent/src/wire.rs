@@ -28,12 +28,17 @@ impl<'a> WireReader<'a> {
         Some(string)
     }
 
-    /// A positive number of any length, without the zeros before it.
+    /// A positive number of any length, without the zero that its sign may need before it. One with more zeros is none: a key would have
+    /// two forms, and one of them could be revoked.
     pub(super) fn positive(&mut self) -> Option<&'a [u8]> {
-        let digits = self.string()?;
-        let is_negative = digits.first().is_some_and(|first| *first >= 0x80);
-        let zeros = digits.iter().take_while(|digit| **digit == 0).count();
-        (!is_negative).then(|| &digits[zeros..])
+        match self.string()? {
+            [] => Some(&[]),
+            [0, rest @ ..] => rest
+                .first()
+                .is_some_and(|next| *next >= 0x80)
+                .then_some(rest),
+            digits => (digits[0] < 0x80).then_some(digits),
+        }
     }
 
     /// True if every byte of the message was read.
@@ -67,14 +72,17 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_positive_and_has_no_zeros_before_it() {
+    fn a_number_is_positive_and_has_one_form() {
         let read = |bytes: &[u8]| {
             let mut message = Vec::new();
             put_string(&mut message, bytes);
             WireReader::new(&message).positive().map(<[u8]>::to_vec)
         };
         assert_eq!(read(&[0, 0x80]), Some(vec![0x80]));
-        assert_eq!(read(&[0x80]), None);
+        assert_eq!(read(&[1, 0]), Some(vec![1, 0]));
+        for wrong in [&[0x80][..], &[0], &[0, 1], &[0, 0, 0x80]] {
+            assert_eq!(read(wrong), None);
+        }
         assert_eq!(read(&[]), Some(vec![]));
     }
 }
