@@ -8,11 +8,9 @@
 use crate::exchange::SeenExchange;
 use crate::host_signature;
 use crate::known_hosts::KnownHosts;
-use crate::messages::{
-    BIND, EXTENSION, FAILURE, IDENTITIES, IDENTITIES_WANTED, RSA_FLAGS, SIGN, SUCCESS,
-};
+use crate::messages::{BIND, EXTENSION, FAILURE, IDENTITIES, IDENTITIES_WANTED, SIGN, SUCCESS};
 use crate::seen::{SeenExchanges, WatchedConnection};
-use crate::signed_data::{LoginData, SignedData};
+use crate::signed_data::{LoginData, SignedData, algorithm};
 use crate::user_agent::{UserAgent, UserAgents, read_message, write_message};
 use crate::wire::{WireReader, put_string};
 use base64::Engine;
@@ -39,6 +37,8 @@ const OTHER_SESSION: &str = "its ssh agent signs logins in sessions that the gat
                              `known_hosts` has, and this is none";
 const OTHER_SIGNATURE: &str = "its ssh agent signs logins as the user of `[ssh]` in the session at hand, and for git where `[ssh]` has `sign`; \
                                this is neither, or of another key";
+const OTHER_ALGORITHM: &str = "its ssh agent signs by an algorithm of the key's kind that the flags and the data name alike: by RSA with SHA-2, not \
+                               SHA-1, and with no certificate";
 
 /// The agent that the programs of a session have.
 pub struct AgentFilter {
@@ -237,10 +237,16 @@ impl AgentClient<'_> {
     async fn sign(&mut self, message: &[u8], content: &[u8]) -> Option<Vec<u8>> {
         let mut reader = WireReader::new(content);
         let (key, data, flags) = (reader.string()?, reader.string()?, reader.number()?);
-        if !reader.is_at_end() || flags & !RSA_FLAGS != 0 {
+        if !reader.is_at_end() {
             return None;
         }
+        let Some(algorithm) = algorithm(key, flags) else {
+            return self.refuse(OTHER_ALGORITHM);
+        };
         let wanted = match SignedData::read(data) {
+            Some(SignedData::Login(login)) if login.algorithm != algorithm => {
+                return self.refuse(OTHER_ALGORITHM);
+            }
             Some(SignedData::Login(login)) => self.login(&login, key),
             Some(SignedData::Git) => self.git(key),
             None => None,

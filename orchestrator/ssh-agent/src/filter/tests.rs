@@ -173,6 +173,10 @@ impl Program {
     }
 
     async fn login(&mut self, session: &[u8], user: &str, key: &Key) -> u8 {
+        self.login_by(b"ssh-ed25519", session, user, key).await
+    }
+
+    async fn login_by(&mut self, algorithm: &[u8], session: &[u8], user: &str, key: &Key) -> u8 {
         let mut data = Vec::new();
         put_string(&mut data, session);
         data.push(50);
@@ -180,7 +184,7 @@ impl Program {
             put_string(&mut data, part.as_bytes());
         }
         data.push(1);
-        put_string(&mut data, b"ssh-ed25519");
+        put_string(&mut data, algorithm);
         put_string(&mut data, &key.blob);
         self.sign(key, &data).await
     }
@@ -305,6 +309,30 @@ fn a_session_that_is_not_carried_here_is_signed_nothing() {
         let _next = world.carried(PLACE, host, b"next");
         assert_eq!(program.login(b"sid", "git", &user).await, FAILURE);
         assert_eq!(world.asked.borrow().len(), 1);
+    });
+}
+
+#[test]
+fn a_login_names_the_algorithm_by_which_it_is_signed() {
+    run(async {
+        let world = world(RequestAnswer::Granted);
+        let (host, user) = (&world.host, Key::new(3));
+        let _carried = world.carried(PLACE, host, b"sid");
+        let mut program = world.connect(CALL);
+        let bound = program.bind(host, b"sid", &host.sign(b"sid"), 0).await;
+        assert_eq!(bound, SUCCESS);
+        for algorithm in [
+            &b""[..],
+            b"rsa-sha2-512",
+            b"ssh-ed25519-cert-v01@openssh.com",
+            &[b'A'; 9000],
+        ] {
+            let answer = program.login_by(algorithm, b"sid", "git", &user).await;
+            assert_eq!(answer, FAILURE);
+        }
+        assert!(world.asked.borrow().is_empty());
+        assert_eq!(world.refused.borrow()[0].1, OTHER_ALGORITHM);
+        assert_eq!(program.login(b"sid", "git", &user).await, SIGNATURE);
     });
 }
 
