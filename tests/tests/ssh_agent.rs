@@ -375,6 +375,9 @@ fn host_keys_that_ssh_refuses_are_signed_nothing(place: Place) {
             "{text}{more}"
         );
         assert_eq!(refused, !is_known, "{text}{more}");
+        let denied = inside.result["metadata"]["denied"].to_string();
+        let is_named = denied.contains("signs no login at forge.example: ");
+        assert_eq!(is_named, !is_known, "{denied}");
         let outside = forge.outside(&outside);
         assert_eq!(
             outside.contains("logged in"),
@@ -423,6 +426,15 @@ fn without_a_policy_there_is_no_agent(place: Place) {
     let mut session = forge.session("unasked");
     let said = session.bash(&format!("echo $SSH_AUTH_SOCK; {connect}"));
     assert_eq!(said.success(), "/run/lazaret-ssh-agent\nGOT\n");
+    for (profile, is_left_out) in [("without", true), ("unasked", false)] {
+        let mut command = forge.world.configured("run");
+        command.env("SSH_AUTH_SOCK", socket(&forge.world));
+        command.args(["-v", "--profile", profile, "--", "true"]);
+        let notes = run(&mut command, LIMIT).errors();
+        let names = notes.lines().find(|line| line.contains("does not get"));
+        let is_named = names.is_some_and(|names| names.contains("SSH_AUTH_SOCK"));
+        assert_eq!(is_named, is_left_out, "{notes}");
+    }
 }
 
 place_test!(a_commit_is_signed_after_a_yes);

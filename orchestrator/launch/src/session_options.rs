@@ -323,7 +323,10 @@ impl SessionOptions {
             ]
             .contains(&name)
                 || rules.set.contains_key(name);
-            is_passed || is_set || rules.credentials.contains(name)
+            // The session has values of its own for these.
+            let is_of_ssh =
+                !policy.ssh.is_empty() && ["SSH_AUTH_SOCK", "GIT_SSH_COMMAND"].contains(&name);
+            is_passed || is_set || is_of_ssh || rules.credentials.contains(name)
         };
         let names = secret_environment::names()
             .into_iter()

@@ -18,6 +18,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use broker_protocol::CallId;
 use broker_protocol::gateway::{
     FromGateway, HeldSignature, RequestAnswer, SIGNATURE_QUESTION, SignaturePurpose, SshSpec,
+    known_host_name,
 };
 use ring::digest::{SHA256, digest};
 use std::cell::{Cell, RefCell};
@@ -33,8 +34,8 @@ const MESSAGE_MAX: usize = 32 * 1024;
 const AT_ONCE: usize = 16;
 
 const OTHER_MESSAGE: &str = "its ssh agent lists keys and signs, and does nothing else";
-const OTHER_SESSION: &str = "its ssh agent signs logins in sessions that the gateway carries to a host of `[ssh]` with a key that \
-                             `known_hosts` has, and this is none";
+const OTHER_SESSION: &str = "its ssh agent signs logins in sessions that the gateway carries to a host of `[ssh]`, for the call that \
+                             has connected, and this is none";
 const OTHER_SIGNATURE: &str = "its ssh agent signs logins as the user of `[ssh]` in the session at hand, and for git where `[ssh]` has `sign`; \
                                this is neither, or of another key";
 const OTHER_ALGORITHM: &str = "its ssh agent signs by an algorithm of the key's kind that the flags and the data name alike: by RSA with SHA-2, not \
@@ -136,6 +137,33 @@ struct BoundSession {
     message: Vec<u8>,
 }
 
+/// Why a program's connection is bound to no session.
+enum Unbound {
+    OtherSession,
+    /// This host has shown a key that is not known to be its own.
+    UnknownKey(String, u16),
+}
+
+/// The parts of a message `session-bind@openssh.com`, without its name.
+struct WantedBinding<'a> {
+    host_key: &'a [u8],
+    session: &'a [u8],
+    signature: &'a [u8],
+}
+
+impl<'a> WantedBinding<'a> {
+    /// `None` for another form, and for a session that forwards the agent.
+    fn read(mut reader: WireReader<'a>) -> Option<Self> {
+        let (host_key, session) = (reader.string()?, reader.string()?);
+        let (signature, is_forwarding) = (reader.string()?, reader.byte()?);
+        (is_forwarding == 0 && reader.is_at_end()).then_some(Self {
+            host_key,
+            session,
+            signature,
+        })
+    }
+}
+
 /// A program that is connected to the agent.
 struct AgentClient<'f> {
     filter: &'f AgentFilter,
@@ -165,39 +193,42 @@ impl AgentClient<'_> {
         }
         let bound = match self.binding {
             Binding::None => self.bound(message, reader),
-            Binding::Bound(_) | Binding::Refused => None,
+            Binding::Bound(_) | Binding::Refused => Err(Unbound::OtherSession),
         };
-        let is_bound = bound.is_some();
-        self.binding = bound.map_or(Binding::Refused, Binding::Bound);
-        match is_bound {
-            true => Some(vec![SUCCESS]),
-            false => self.refuse(OTHER_SESSION),
+        match bound {
+            Ok(bound) => {
+                self.binding = Binding::Bound(bound);
+                Some(vec![SUCCESS])
+            }
+            Err(why) => {
+                self.binding = Binding::Refused;
+                self.refuse_session(why)
+            }
         }
     }
 
-    fn bound(&self, message: &[u8], mut reader: WireReader) -> Option<BoundSession> {
-        let (host_key, session) = (reader.string()?, reader.string()?);
-        let (signature, is_forwarding) = (reader.string()?, reader.byte()?);
-        if is_forwarding != 0 || !reader.is_at_end() {
-            return None;
-        }
+    fn bound(&self, message: &[u8], reader: WireReader) -> Result<BoundSession, Unbound> {
+        let wanted = WantedBinding::read(reader).ok_or(Unbound::OtherSession)?;
         let exchange = SeenExchange {
-            host_key: host_key.to_vec(),
-            signature: signature.to_vec(),
+            host_key: wanted.host_key.to_vec(),
+            signature: wanted.signature.to_vec(),
         };
-        let (connection, place) = self.filter.seen.find(&exchange)?;
-        let is_own = place.call == self.call
-            && self
-                .filter
-                .known
-                .is_key_of(&place.host, place.port, host_key)
-            && host_signature::is_by(host_key, signature, session);
-        is_own.then(|| BoundSession {
+        let found = self.filter.seen.find(&exchange);
+        let (connection, place) = found.ok_or(Unbound::OtherSession)?;
+        let is_signed = || host_signature::is_by(wanted.host_key, wanted.signature, wanted.session);
+        if place.call != self.call || !is_signed() {
+            return Err(Unbound::OtherSession);
+        }
+        let known = &self.filter.known;
+        if !known.is_key_of(&place.host, place.port, wanted.host_key) {
+            return Err(Unbound::UnknownKey(place.host, place.port));
+        }
+        Ok(BoundSession {
             connection,
             host: place.host,
             port: place.port,
-            session: session.to_vec(),
-            host_key: host_key.to_vec(),
+            session: wanted.session.to_vec(),
+            host_key: wanted.host_key.to_vec(),
             message: message.to_vec(),
         })
     }
@@ -303,12 +334,26 @@ impl AgentClient<'_> {
         Some((u16::try_from(ssh).ok()?, SignaturePurpose::Git))
     }
 
+    fn refuse_session<T>(&self, why: Unbound) -> Option<T> {
+        match why {
+            Unbound::OtherSession => self.refuse(OTHER_SESSION),
+            Unbound::UnknownKey(host, port) => {
+                let why = unknown_key(&known_host_name(&host, port));
+                self.refuse_at((host, port), &why)
+            }
+        }
+    }
+
     /// Reports that a program gets nothing, and why.
     fn refuse<T>(&self, why: &str) -> Option<T> {
-        let (host, port) = match &self.binding {
+        let place = match &self.binding {
             Binding::Bound(bound) => (bound.host.clone(), bound.port),
             Binding::None | Binding::Refused => Default::default(),
         };
+        self.refuse_at(place, why)
+    }
+
+    fn refuse_at<T>(&self, (host, port): (String, u16), why: &str) -> Option<T> {
         (self.filter.report)(&AgentRefusal {
             call: self.call,
             host,
@@ -345,6 +390,14 @@ fn not_granted(answer: RequestAnswer) -> Option<&'static str> {
         }
         RequestAnswer::TooMany => Some("its call has asked about signatures too often"),
     }
+}
+
+/// Names the host as `known_hosts` does, once: the longest name leaves room for so much.
+fn unknown_key(name: &str) -> String {
+    format!(
+        "its ssh agent signs no login at {name}: no line of exactly this name in `known_hosts` has the host's key, or one revokes it; names with \
+         `*`, `?` or `!` do not count. Compare the key, add a line, and open a new session"
+    )
 }
 
 fn is_for(spec: &SshSpec, bound: &BoundSession) -> bool {

@@ -288,6 +288,9 @@ fn a_session_that_is_not_carried_here_is_signed_nothing() {
             program.bind(&stranger, b"sid", &signature, 0).await,
             FAILURE
         );
+        let refused = world.refused.borrow().last().cloned();
+        let expected = (PLACE.0.to_owned(), unknown_key(PLACE.0));
+        assert_eq!(refused, Some(expected));
         let mut program = world.connect(CALL + 1);
         assert_eq!(program.bind(host, b"sid", &seen, 0).await, FAILURE);
         // Without a binding, bound twice, and with another session, user or key in a bound one.
@@ -310,6 +313,12 @@ fn a_session_that_is_not_carried_here_is_signed_nothing() {
         assert_eq!(program.login(b"sid", "git", &user).await, FAILURE);
         assert_eq!(world.asked.borrow().len(), 1);
     });
+}
+
+#[test]
+fn the_longest_name_of_a_host_has_room_in_a_refusal() {
+    let longest = known_host_name(&"a".repeat(253), u16::MAX);
+    assert!(unknown_key(&longest).len() <= broker_protocol::limit::DENIAL_TEXT);
 }
 
 #[test]
