@@ -151,7 +151,7 @@ impl Authority {
     fn step(&self, session: &mut Session, step: &str) -> Value {
         let ran = session.bash(&self.client(step));
         let printed = ran.success();
-        serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"))
+        serde_json::from_str(printed).unwrap_or_else(|error| panic!("{error}: {printed}"))
     }
 
     /// The state of the client, as it lies in the cell's files.
@@ -201,7 +201,7 @@ fn tokens_of_a_login_reach_the_host_and_no_cell(place: Place) {
         "export CURL_CA_BUNDLE=$PWD/ca.pem; {}",
         authority.client("codex")
     );
-    let control: Value = serde_json::from_str(&plain.bash(&control).success()).unwrap();
+    let control: Value = serde_json::from_str(plain.bash(&control).success()).unwrap();
     assert!(control["held"].as_u64().unwrap() >= 3, "{control}");
     assert!(authority.state().contains(REAL));
     drop(plain);

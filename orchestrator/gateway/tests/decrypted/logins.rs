@@ -48,6 +48,7 @@ fn login() -> CredentialSpec {
 
 /// Bodies that the token endpoint was sent.
 type Bodies = Rc<RefCell<Vec<String>>>;
+type Answer = dyn Fn() -> Response<crate::world::Body>;
 
 /// An authority that answers each request with `answer`, and an interface that returns the header that it was sent.
 fn authority(answer: impl Fn() -> Response<crate::world::Body> + 'static) -> (Setup, Bodies) {
@@ -191,7 +192,7 @@ fn an_answer_that_may_show_a_token_does_not_pass() {
                 "x".repeat(70_000)
             ))
         };
-        let cases: Vec<(&str, Box<dyn Fn() -> Response<crate::world::Body>>)> = vec![
+        let cases: Vec<(&str, Box<Answer>)> = vec![
             ("502", Box::new(|| text(format!("access_token={ACCESS}")))),
             (
                 "502",
