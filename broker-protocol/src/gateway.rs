@@ -184,6 +184,10 @@ pub struct CredentialUse {
     pub unasked: bool,
     /// Whether such a request is refused: it would make new credentials. A use that refuses wins over others.
     pub refused: bool,
+    /// Whether it refuses only what no other use allows.
+    pub otherwise: bool,
+    /// Why it refuses, for people and for the program: at most [`limit::RULE_WHY`] bytes.
+    pub why: Option<String>,
     /// Only requests that are signed for this service of AWS: at most [`limit::SERVICE`] bytes.
     pub service: Option<String>,
     /// Only these of its operations, at most [`limit::ACTIONS`] of [`limit::ACTION`] bytes; all of them if empty. For S3 the keys of the
@@ -462,6 +466,8 @@ impl CredentialUse {
     fn check(&self) -> Result<(), TooLarge> {
         let service = self.service.as_ref().map_or(0, String::len);
         at_most("service", service, limit::SERVICE, "bytes")?;
+        let why = self.why.as_ref().map_or(0, String::len);
+        at_most("why", why, limit::RULE_WHY, "bytes")?;
         at_most("actions", self.actions.len(), limit::ACTIONS, "entries")?;
         let mut actions = self.actions.iter();
         actions.try_for_each(|action| at_most("actions", action.len(), limit::ACTION, "bytes"))

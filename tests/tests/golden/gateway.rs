@@ -143,6 +143,8 @@ fn credentials() -> Vec<CredentialSpec> {
             path: "/api/**".into(),
             unasked: true,
             refused: false,
+            otherwise: true,
+            why: Some("why".into()),
             service: Some("s3".into()),
             actions: vec!["policy".into()],
         }],

@@ -74,7 +74,7 @@ impl HostCredentials<'_> {
     /// It is refused.
     pub(super) fn decide(&self, head: &Parts) -> Result<AttachDecision, RefusedUse> {
         let wanted = RequestedUse::new(self.place, head.method.as_str(), &head.uri, &head.headers);
-        self.refuse_minting(head, &wanted)?;
+        self.refuse_by_uses(head, &wanted)?;
         self.refuse_foreign(head)?;
         let never = gets_none(head);
         let fits = |credential: u16| wanted.fits(&self.spec(credential).uses);
@@ -183,12 +183,16 @@ impl HostCredentials<'_> {
         })
     }
 
-    fn refuse_minting(&self, head: &Parts, wanted: &RequestedUse) -> Result<(), RefusedUse> {
-        let minting = |&&credential: &&u16| wanted.is_refused(&self.spec(credential).uses);
-        let Some(&credential) = self.here.iter().find(minting) else {
+    fn refuse_by_uses(&self, head: &Parts, wanted: &RequestedUse) -> Result<(), RefusedUse> {
+        let refused = |&credential: &u16| {
+            let by = wanted.refused(&self.spec(credential).uses)?;
+            Some((credential, by))
+        };
+        let Some((credential, by)) = self.here.iter().find_map(refused) else {
             return Ok(());
         };
-        let refusal = RequestRefusal::Minting {
+        let refusal = RequestRefusal::UseRefused {
+            why: by.why.clone(),
             credential: self.spec(credential).name.clone(),
             place: self.place.into(),
             method: head.method.to_string(),
@@ -379,6 +383,8 @@ mod tests {
             path: path.into(),
             unasked,
             refused,
+            otherwise: false,
+            why: None,
             service: None,
             actions: vec![],
         }
