@@ -248,8 +248,32 @@ pub struct HeldRequest {
 pub struct RequestEffect {
     /// The changed object, such as a reference of git: a yes for the session is for the same objects.
     pub object: String,
+    /// A yes for the session is for the same kinds, too.
+    pub kind: EffectKind,
     /// How, such as from one commit to another.
     pub change: String,
+}
+
+/// The kind of change to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EffectKind {
+    Create,
+    Update,
+    Delete,
+    /// Named only, such as a value in the body.
+    Named,
+}
+
+impl EffectKind {
+    /// For digests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Named => "named",
+        }
+    }
 }
 
 /// Whether a request that waits goes to its host.
@@ -524,7 +548,7 @@ impl HeldRequest {
             });
         }
         at_most("effects", self.effects.len(), limit::EFFECTS, "entries")?;
-        for RequestEffect { object, change } in &self.effects {
+        for RequestEffect { object, change, .. } in &self.effects {
             for text in [object, change] {
                 at_most("effects", text.len(), limit::DENIAL_TEXT, "bytes")?;
             }
