@@ -480,6 +480,38 @@ mod tests {
         assert!(wanted.refused(&uses).is_some());
     }
 
+    #[test]
+    fn lasting_copies_of_aws_are_refused_and_the_rest_is_signed() {
+        let (_, preset) = policies::credential_table::presets()
+            .find(|(name, _)| *name == "aws")
+            .unwrap();
+        let uses: Vec<CredentialUse> = preset.uses.iter().map(|one| one.request()).collect();
+        let (headers, uri) = (HeaderMap::new(), "/".parse().unwrap());
+        for (service, action, want) in [
+            ("logs", "PutLogEvents", false),
+            ("logs", "PutAccountPolicy", true),
+            ("logs", "PutSubscriptionFilter", true),
+            ("logs", "PutIntegration", true),
+            ("sns", "Publish", false),
+            ("sns", "Subscribe", true),
+            ("sns", "ConfirmSubscription", true),
+            ("sns", "SetSubscriptionAttributes", true),
+            ("monitoring", "PutMetricData", false),
+            ("monitoring", "PutMetricStream", true),
+            ("dynamodb", "PutItem", false),
+            ("dynamodb", "EnableKinesisStreamingDestination", true),
+        ] {
+            let operations = Operations {
+                names: [action.to_owned()].into(),
+                is_known: true,
+            };
+            let wanted = RequestedUse::new("a.example:443", "POST", &uri, &headers)
+                .signed_for(service, &operations);
+            assert_eq!(wanted.refused(&uses).is_some(), want, "{service} {action}");
+            assert!(wanted.fits(&uses).is_some(), "{service} {action}");
+        }
+    }
+
     /// Each write of GitHub's REST interface, as its description lists them, and older names that it still answers.
     #[test]
     fn writes_that_the_preset_of_github_does_not_list_are_refused() {
