@@ -265,7 +265,7 @@ pub enum EffectKind {
 }
 
 impl EffectKind {
-    /// For digests.
+    /// The name by which digests have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",

@@ -15,7 +15,7 @@ pub(super) fn strict(bytes: &[u8]) -> Result<Value, UnreadBody> {
     read.map(|strict| strict.0).map_err(|_| UnreadBody::Json)
 }
 
-/// What a body changes of a package: its versions, tags, maintainers and access; nothing if it is of another interface.
+/// The changes of a package in a body: its versions, tags, maintainers and access; nothing if it is of another interface.
 pub(super) fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> {
     let read: Result<PublishedPackage, _> = serde_json::from_slice(bytes);
     let package = read.map_err(|_| UnreadBody::Json)?;

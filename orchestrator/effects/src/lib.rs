@@ -283,6 +283,12 @@ mod tests {
                 "{twice}"
             );
         }
+        // A body that is no package is one of another interface.
+        assert_eq!(whole(BodyKind::Publish, "{}"), Ok(Effects::Some(vec![])));
+    }
+
+    #[test]
+    fn tags_and_maintainers_of_a_package_are_shown() {
         let objects = |body: &str| match whole(BodyKind::Publish, body) {
             Ok(Effects::Some(all)) => {
                 let shown = all.into_iter().map(|one| (one.object, one.change));
@@ -325,8 +331,6 @@ mod tests {
         };
         assert!(many(limit::EFFECTS).is_ok());
         assert_eq!(many(limit::EFFECTS + 1), Err(UnreadBody::Many));
-        // A body that is no package is one of another interface.
-        assert_eq!(whole(BodyKind::Publish, "{}"), Ok(Effects::Some(vec![])));
     }
 
     #[test]

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_use_allows_is_refused_in_every_form() {
+    fn request_that_no_use_allows_is_refused_in_every_form() {
         let rest = CredentialUse {
             methods: vec!["POST".into(), "PUT".into()],
             otherwise: true,
