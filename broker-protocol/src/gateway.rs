@@ -211,6 +211,10 @@ pub struct CredentialUse {
     pub unasked: bool,
     /// Whether such a request is refused: it would make new credentials. A use that refuses wins over others.
     pub refused: bool,
+    /// Whether it refuses only what no other use allows.
+    pub otherwise: bool,
+    /// Why it refuses, for people and for the program: at most [`limit::RULE_WHY`] bytes.
+    pub why: Option<String>,
     /// Only requests that are signed for this service of AWS: at most [`limit::SERVICE`] bytes.
     pub service: Option<String>,
     /// Only these of its operations, at most [`limit::ACTIONS`] of [`limit::ACTION`] bytes; all of them if empty. For S3 the keys of the
@@ -271,8 +275,32 @@ pub struct HeldRequest {
 pub struct RequestEffect {
     /// The changed object, such as a reference of git: a yes for the session is for the same objects.
     pub object: String,
+    /// A yes for the session is for the same kinds, too.
+    pub kind: EffectKind,
     /// How, such as from one commit to another.
     pub change: String,
+}
+
+/// The kind of change to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EffectKind {
+    Create,
+    Update,
+    Delete,
+    /// Named only, such as a value in the body.
+    Named,
+}
+
+impl EffectKind {
+    /// The name by which digests have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Named => "named",
+        }
+    }
 }
 
 /// Whether a request that waits goes to its host.
@@ -517,6 +545,8 @@ impl CredentialUse {
     fn check(&self) -> Result<(), TooLarge> {
         let service = self.service.as_ref().map_or(0, String::len);
         at_most("service", service, limit::SERVICE, "bytes")?;
+        let why = self.why.as_ref().map_or(0, String::len);
+        at_most("why", why, limit::RULE_WHY, "bytes")?;
         at_most("actions", self.actions.len(), limit::ACTIONS, "entries")?;
         let mut actions = self.actions.iter();
         actions.try_for_each(|action| at_most("actions", action.len(), limit::ACTION, "bytes"))
@@ -573,7 +603,7 @@ impl HeldRequest {
             });
         }
         at_most("effects", self.effects.len(), limit::EFFECTS, "entries")?;
-        for RequestEffect { object, change } in &self.effects {
+        for RequestEffect { object, change, .. } in &self.effects {
             for text in [object, change] {
                 at_most("effects", text.len(), limit::DENIAL_TEXT, "bytes")?;
             }

@@ -79,6 +79,10 @@ pub enum CredentialFault {
     ForeignHost,
     #[error("a use that is `refused` has a `why`, and is not `unasked`")]
     Refused,
+    #[error("`otherwise` stands beside `refused = true`: it refuses what no other use allows")]
+    Otherwise,
+    #[error("`why` of a use has 1 to {max} bytes, on one line", max = limit::RULE_WHY)]
+    Why,
     #[error("a service is 1 to {max} lower-case letters, digits and `-`", max = limit::SERVICE)]
     Service,
     #[error("an action is 1 to {max} letters, digits and `-_.`", max = limit::ACTION)]
@@ -411,6 +415,9 @@ pub struct UseEntry {
     pub unasked: bool,
     #[serde(default)]
     pub refused: bool,
+    /// Refused is only what no other use allows.
+    #[serde(default)]
+    pub otherwise: bool,
     pub why: Option<String>,
     pub service: Option<ServiceName>,
     #[serde(default)]
@@ -430,6 +437,8 @@ impl UseEntry {
             path: self.path.as_str().to_owned(),
             unasked: self.unasked,
             refused: self.refused,
+            otherwise: self.otherwise,
+            why: self.why.clone(),
             service: self.service.as_ref().map(|name| name.as_str().to_owned()),
             actions: self
                 .actions
@@ -441,6 +450,15 @@ impl UseEntry {
 
     fn check(&self, attach: &Attach) -> Result<(), CredentialFault> {
         let is_aws = *attach == Attach::Aws;
+        if self.otherwise && !self.refused {
+            return Err(CredentialFault::Otherwise);
+        }
+        let is_line = |why: &String| {
+            (1..=limit::RULE_WHY).contains(&why.len()) && !why.contains(char::is_control)
+        };
+        if !self.why.iter().all(is_line) {
+            return Err(CredentialFault::Why);
+        }
         if self.actions.len() > limit::ACTIONS {
             return Err(CredentialFault::Actions);
         }
@@ -758,6 +776,8 @@ impl Completed<'_> {
             path: "/**".to_owned(),
             unasked: false,
             refused: false,
+            otherwise: false,
+            why: None,
             service: None,
             actions: Vec::new(),
         };

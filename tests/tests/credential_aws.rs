@@ -162,35 +162,35 @@ fn no_signature_makes_keys_and_none_is_made_for_others(place: Place) {
     for (script, want) in [
         (
             "aws sts -d 'Action=AssumeRole&RoleArn=x' https://sts.example/",
-            "makes or shows new credentials",
+            "is refused by the policy of credential",
         ),
         (
             "aws sts 'https://sts.example/?Action=GetSessionToken'",
-            "makes or shows new credentials",
+            "is refused by the policy of credential",
         ),
         (
             "aws iam -d 'Action=CreateAccessKey' https://sts.example/",
-            "makes or shows new credentials",
+            "is refused by the policy of credential",
         ),
         (
             "aws iam -d 'Action=CreateAccessKey' https://s3.example/",
-            "makes or shows new credentials",
+            "is refused by the policy of credential",
         ),
         (
             "aws s3 -X PUT -d '{}' 'https://s3.example/bucket?policy'",
-            "makes or shows new credentials",
+            "is refused by the policy of credential",
         ),
         (
             "aws s3 -d 'Action=AssumeRole' https://s3.example/",
-            "makes or shows new credentials",
+            "is refused by the policy of credential",
         ),
         (
             "aws s3 'https://s3.example/bucket?session'",
-            "makes or shows new credentials",
+            "is refused by the policy of credential",
         ),
         (
             "aws s3 -X PUT -d x -H 'x-amz-acl: public-read' https://s3.example/bucket/k",
-            "makes or shows new credentials",
+            "is refused by the policy of credential",
         ),
         (
             "aws ec2 -d 'Action=CreateKeyPair' https://s3.example/",
@@ -269,7 +269,7 @@ fn boto3_works_with_a_placeholder_and_assumes_no_role(place: Place) {
         "{said}"
     );
     assert!(
-        lines[5].starts_with("refused") && said.contains("makes or shows new credentials"),
+        lines[5].starts_with("refused") && said.contains("is refused by the policy of credential"),
         "{said}"
     );
     let arrived = aws.arrived();

@@ -185,7 +185,7 @@ fn an_index_of_python_is_read_and_written_with_the_token(place: Place) {
     assert_eq!(lines[0], "taken", "{said}");
     assert!(lines[1].starts_with("__token__ pypi-"), "{said}");
     assert!(
-        lines[2].contains("makes or shows new credentials"),
+        lines[2].contains("is refused by the policy of credential"),
         "{said}"
     );
     let pair = registries
@@ -219,7 +219,10 @@ fn cargo_publishes_and_yanks_and_adds_no_owner(place: Place) {
     );
     let done = registries.run("net", &options, &script);
     let said = done.success();
-    assert!(said.contains("makes or shows new credentials"), "{said}");
+    assert!(
+        said.contains("is refused by the policy of credential"),
+        "{said}"
+    );
     registries.assert_sent(
         "crates.example",
         VALUE,

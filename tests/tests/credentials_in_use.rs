@@ -194,7 +194,9 @@ fn a_host_gets_the_value_where_a_use_says_so_and_the_placeholder_elsewhere(place
     // What would make new keys, and what would show the value.
     let refused = session.bash(&host.curl("/api/keys", &format!("{with} -X POST -d x")));
     assert!(
-        refused.success().contains("makes or shows new credentials"),
+        refused
+            .success()
+            .contains("is refused by the policy of credential"),
         "{refused:?}"
     );
     let echoed = session.bash(&host.curl("/api/echo", with));

@@ -40,12 +40,12 @@ pub enum AgentError {
 /// Why the user's `known_hosts` cannot be used.
 #[derive(Debug, Error)]
 enum KnownHostsError {
-    #[error("{0}")]
+    #[error(transparent)]
     Source(#[from] SourceError),
     #[error("there is no {}", .0.display())]
     None(PathBuf),
-    #[error("{}: {1}", .0.display())]
-    Read(PathBuf, io::Error),
+    #[error("{}: {error}", path.display())]
+    Read { path: PathBuf, error: io::Error },
     #[error("{} has more than {FILE_MAX} bytes", .0.display())]
     TooLong(PathBuf),
     #[error("the revoked keys have more than {max} bytes", max = limit::KNOWN_HOSTS)]
@@ -167,7 +167,10 @@ fn read(path: &Path, owner: &Owner) -> Result<Option<String>, KnownHostsError> {
     };
     let mut text = String::new();
     let read = file.take(FILE_MAX + 1).read_to_string(&mut text);
-    let length = read.map_err(|error| KnownHostsError::Read(path.to_owned(), error))?;
+    let length = read.map_err(|error| KnownHostsError::Read {
+        path: path.to_owned(),
+        error,
+    })?;
     match length as u64 > FILE_MAX {
         // The rest could revoke a key.
         true => Err(KnownHostsError::TooLong(path.to_owned())),

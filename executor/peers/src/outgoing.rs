@@ -189,7 +189,7 @@ fn described(request: &HeldRequest, rule: &RequestRule) -> String {
         ..
     } = request;
     let mut text = format!("its program wants to send {method} {path} to {host}:{port}");
-    for (number, RequestEffect { object, change }) in effects.iter().enumerate() {
+    for (number, RequestEffect { object, change, .. }) in effects.iter().enumerate() {
         let before = if number == 0 { ": " } else { "; " };
         text.extend([before, object]);
         if !change.is_empty() {
@@ -202,19 +202,20 @@ fn described(request: &HeldRequest, rule: &RequestRule) -> String {
     text
 }
 
-/// The requests that a grant for the session covers: under this rule, for the same place, by the same method and path, that change the same
-/// objects, in whatever way.
+/// The requests that a grant for the session covers: under this rule, for the same place, by the same method and path, that create,
+/// update or delete the same objects.
 fn scope(request: &HeldRequest, rule: &RequestRule) -> Digest {
     let port = request.port.to_string();
     let fixed = [
-        "lazaret request 1",
+        "lazaret request 2",
         &rule.name,
         &request.host,
         &port,
         &request.method,
         &request.path,
     ];
-    let objects = request.effects.iter().map(|effect| &*effect.object);
+    let effects = request.effects.iter();
+    let objects = effects.flat_map(|effect| [&*effect.object, effect.kind.name()]);
     hashed(fixed.into_iter().chain(objects))
 }
 
@@ -231,7 +232,7 @@ fn hashed<'t>(parts: impl Iterator<Item = &'t str>) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker_protocol::gateway::RuleAction;
+    use broker_protocol::gateway::{EffectKind, RuleAction};
 
     fn request(object: &str, change: &str) -> HeldRequest {
         HeldRequest {
@@ -244,6 +245,7 @@ mod tests {
             path: "/o/r/git-receive-pack".into(),
             effects: vec![RequestEffect {
                 object: object.into(),
+                kind: EffectKind::Update,
                 change: change.into(),
             }],
         }
@@ -274,6 +276,11 @@ mod tests {
         assert_ne!(digest(&a), digest(&b));
         let other = request("refs/heads/b", "from 1 to 2");
         assert_ne!(scope(&a, &rule), scope(&other, &rule));
+        for kind in [EffectKind::Create, EffectKind::Delete, EffectKind::Named] {
+            let mut other = a.clone();
+            other.effects[0].kind = kind;
+            assert_ne!(scope(&a, &rule), scope(&other, &rule), "{kind:?}");
+        }
         for change in [
             HeldRequest {
                 path: "/x".into(),

@@ -1,7 +1,7 @@
 //! JSON in which no name stands twice: of two, servers take the one or the other.
 
 use crate::unread::{UnreadBody, cut};
-use broker_protocol::gateway::RequestEffect;
+use broker_protocol::gateway::{EffectKind, RequestEffect};
 use broker_protocol::limit;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -18,30 +18,78 @@ pub fn strict(bytes: &[u8]) -> Result<Value, UnreadBody> {
     read.map(|strict| strict.0).map_err(|_| UnreadBody::Json)
 }
 
-/// The package and the version that a body publishes; none if it is of another interface.
+/// The changes of a package in a body: its versions, tags, maintainers and access; nothing if it is of another interface.
 pub(super) fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> {
     let read: Result<PublishedPackage, _> = serde_json::from_slice(bytes);
-    let PublishedPackage {
-        name,
-        versions,
-        is_published,
-    } = read.map_err(|_| UnreadBody::Json)?;
-    let Some(name) = name else {
+    let package = read.map_err(|_| UnreadBody::Json)?;
+    if !package.is_one {
         return Ok(Vec::new());
-    };
-    if versions.len() > limit::EFFECTS {
-        return Err(UnreadBody::Many);
     }
-    let change = if is_published {
-        "publish"
-    } else {
-        "change what is said of it"
+    let (kind, change) = match package.is_published {
+        true => (EffectKind::Create, "publish"),
+        false => (EffectKind::Update, "change what is said of it"),
     };
-    let each = versions.into_iter().map(|version| RequestEffect {
-        object: cut(format!("{name} {version}")),
-        change: change.to_owned(),
+    let versions = package.versions.iter();
+    let versions = versions.map(|version| (kind, version.clone(), change.to_owned()));
+    let (tags, maintainers) = (tags(&package.tags)?, maintainers(&package.maintainers)?);
+    let update = |(object, change)| (EffectKind::Update, object, change);
+    let more = tags.into_iter().chain(maintainers).map(update);
+    let named: Vec<_> = versions.chain(more).collect();
+    if named.is_empty() {
+        return Err(UnreadBody::Package);
+    }
+    let access = match &package.access {
+        Value::Null => None,
+        access => Some((
+            EffectKind::Update,
+            format!("access {access}"),
+            String::new(),
+        )),
+    };
+    let before = package.name.map_or_else(String::new, |name| name + " ");
+    let each = named.into_iter().chain(access);
+    let effects = each.map(|(kind, object, change)| RequestEffect {
+        object: cut(format!("{before}{object}")),
+        kind,
+        change: cut(change),
     });
-    Ok(each.collect())
+    let effects: Vec<_> = effects.collect();
+    match effects.len() <= limit::EFFECTS {
+        true => Ok(effects),
+        false => Err(UnreadBody::Many),
+    }
+}
+
+/// An object that changes, and how.
+type NamedChange = (String, String);
+
+/// The tags, each with its version.
+fn tags(value: &Value) -> Result<Vec<NamedChange>, UnreadBody> {
+    let all = match value {
+        Value::Null => return Ok(Vec::new()),
+        value => value.as_object().ok_or(UnreadBody::Package)?,
+    };
+    let one = |(tag, version): (&String, &Value)| {
+        let version = version.as_str().ok_or(UnreadBody::Package)?;
+        Ok((format!("tag {tag}"), format!("to {version}")))
+    };
+    all.iter().map(one).collect()
+}
+
+/// The maintainers: names with addresses, or names alone.
+fn maintainers(value: &Value) -> Result<Vec<NamedChange>, UnreadBody> {
+    let all = match value {
+        Value::Null => return Ok(Vec::new()),
+        value => value.as_array().ok_or(UnreadBody::Package)?,
+    };
+    let one = |one: &Value| {
+        let of = |key: &str| one.get(key).and_then(Value::as_str);
+        let name = one.as_str().or_else(|| of("name"));
+        let name = name.ok_or(UnreadBody::Package)?;
+        let address = of("email").map_or_else(String::new, |email| format!(" <{email}>"));
+        Ok((format!("maintainer {name}{address}"), String::new()))
+    };
+    all.iter().map(one).collect()
 }
 
 /// Every single value in `value` with its path, one a line.
@@ -130,11 +178,26 @@ impl<'de> Visitor<'de> for StrictVisitor {
     }
 }
 
+/// Keys by which the body of a package is known.
+const PACKAGE_KEYS: [&str; 6] = [
+    "_id",
+    "_rev",
+    "_attachments",
+    "versions",
+    "dist-tags",
+    "maintainers",
+];
+
 /// The package that a body describes, without its files.
 #[derive(Default)]
 struct PublishedPackage {
     name: Option<String>,
     versions: BTreeSet<String>,
+    tags: Value,
+    maintainers: Value,
+    access: Value,
+    /// Whether it has a key of a package's, and is not of another interface.
+    is_one: bool,
     /// Whether files come with it.
     is_published: bool,
 }
@@ -157,9 +220,13 @@ impl<'de> Visitor<'de> for PackageVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<PublishedPackage, A::Error> {
         let (mut package, mut seen) = (PublishedPackage::default(), BTreeSet::new());
         while let Some(name) = all.next_key::<String>()? {
+            package.is_one |= PACKAGE_KEYS.contains(&&*name);
             match &*name {
                 "name" => package.name = Some(all.next_value()?),
                 "versions" => package.versions = all.next_value_seed(ObjectNames)?,
+                "dist-tags" => Strict(package.tags) = all.next_value()?,
+                "maintainers" => Strict(package.maintainers) = all.next_value()?,
+                "access" => Strict(package.access) = all.next_value()?,
                 other => {
                     package.is_published |= other == "_attachments";
                     all.next_value::<IgnoredAny>()?;

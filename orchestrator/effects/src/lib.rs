@@ -6,7 +6,7 @@ mod json;
 mod push;
 mod unread;
 
-use broker_protocol::gateway::RequestEffect;
+use broker_protocol::gateway::{EffectKind, RequestEffect};
 use broker_protocol::limit;
 use document::GraphQlDocument;
 use hyper::Method;
@@ -165,6 +165,7 @@ fn line(name: &str, value: &Value) -> RequestEffect {
 fn named(text: String) -> RequestEffect {
     RequestEffect {
         object: cut(text),
+        kind: EffectKind::Named,
         change: String::new(),
     }
 }
@@ -285,6 +286,52 @@ mod tests {
         }
         // A body that is no package is one of another interface.
         assert_eq!(whole(BodyKind::Publish, "{}"), Ok(Effects::Some(vec![])));
+    }
+
+    #[test]
+    fn tags_and_maintainers_of_a_package_are_shown() {
+        let objects = |body: &str| match whole(BodyKind::Publish, body) {
+            Ok(Effects::Some(all)) => {
+                let shown = all.into_iter().map(|one| (one.object, one.change));
+                shown.collect::<Vec<_>>()
+            }
+            other => panic!("{body}: {other:?}"),
+        };
+        let pair = |object: &str, change: &str| (object.to_owned(), change.to_owned());
+        assert_eq!(
+            objects(r#"{"_id":"p","name":"p","maintainers":[{"name":"bob","email":"b@x"},"eve"]}"#),
+            [
+                pair("p maintainer bob <b@x>", ""),
+                pair("p maintainer eve", "")
+            ]
+        );
+        assert_eq!(
+            objects(r#"{"name":"p","dist-tags":{"latest":"6.6.6"}}"#),
+            [pair("p tag latest", "to 6.6.6")]
+        );
+        assert_eq!(
+            objects(r#"{"dist-tags":{"latest":"1"},"access":"public"}"#),
+            [pair("tag latest", "to 1"), pair("access \"public\"", "")]
+        );
+        for nothing in [
+            r#"{"_id":"p","readme":"x"}"#,
+            r#"{"name":"p","versions":{}}"#,
+            r#"{"name":"p","maintainers":[1]}"#,
+            r#"{"name":"p","maintainers":{"name":"eve"}}"#,
+            r#"{"name":"p","dist-tags":["latest"]}"#,
+            r#"{"name":"p","dist-tags":{"latest":1}}"#,
+        ] {
+            let read = whole(BodyKind::Publish, nothing);
+            assert_eq!(read, Err(UnreadBody::Package), "{nothing}");
+        }
+        let twice = r#"{"name":"p","dist-tags":{"latest":"1","latest":"2"}}"#;
+        assert_eq!(whole(BodyKind::Publish, twice), Err(UnreadBody::Json));
+        let many = |count: usize| {
+            let all = vec!["\"eve\""; count].join(",");
+            whole(BodyKind::Publish, &format!(r#"{{"maintainers":[{all}]}}"#))
+        };
+        assert!(many(limit::EFFECTS).is_ok());
+        assert_eq!(many(limit::EFFECTS + 1), Err(UnreadBody::Many));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The beginning of a `git push` ("gitprotocol-pack", "Reference Update Request and Packfile Transfer"): which references it changes.
 
 use crate::unread::{UnreadBody, cut};
-use broker_protocol::gateway::RequestEffect;
+use broker_protocol::gateway::{EffectKind, RequestEffect};
 use broker_protocol::limit;
 
 /// The commands in the first bytes of the request; `None` if they do not say all. No effects if nothing is pushed: git sends such a request
@@ -47,8 +47,12 @@ fn add_options(rest: &mut &[u8], effects: &mut Vec<RequestEffect>) -> Result<boo
             PacketLine::Flush => return Ok(true),
             PacketLine::Data(data) => {
                 let object = cut(format!("option {}", text(data)?));
-                let change = String::new();
-                add(effects, RequestEffect { object, change })?;
+                let effect = RequestEffect {
+                    object,
+                    kind: EffectKind::Named,
+                    change: String::new(),
+                };
+                add(effects, effect)?;
             }
         }
     }
@@ -113,14 +117,15 @@ fn command(line: &[u8]) -> Result<RequestEffect, UnreadBody> {
         return Err(UnreadBody::Push);
     }
     let is_zero = |id: &str| id.bytes().all(|digit| digit == b'0');
-    let change = match (is_zero(old), is_zero(new)) {
-        (true, false) => format!("new, at {new}"),
-        (false, true) => format!("deleted, was {old}"),
-        (false, false) => format!("from {old} to {new}"),
+    let (kind, change) = match (is_zero(old), is_zero(new)) {
+        (true, false) => (EffectKind::Create, format!("new, at {new}")),
+        (false, true) => (EffectKind::Delete, format!("deleted, was {old}")),
+        (false, false) => (EffectKind::Update, format!("from {old} to {new}")),
         (true, true) => return Err(UnreadBody::Push),
     };
     Ok(RequestEffect {
         object: name.to_owned(),
+        kind,
         change,
     })
 }
@@ -167,16 +172,20 @@ mod tests {
         ]
         .concat();
         let read = read(body.as_bytes()).unwrap().unwrap();
+        use EffectKind::{Create, Delete, Update};
+        let updated = format!("from {} to {}", id('a'), id('b'));
         let want = [
+            ("refs/heads/main", Update, updated),
+            ("refs/tags/v1", Create, format!("new, at {}", id('c'))),
             (
-                "refs/heads/main",
-                format!("from {} to {}", id('a'), id('b')),
+                "refs/heads/old",
+                Delete,
+                format!("deleted, was {}", id('d')),
             ),
-            ("refs/tags/v1", format!("new, at {}", id('c'))),
-            ("refs/heads/old", format!("deleted, was {}", id('d'))),
         ];
-        let want = want.map(|(object, change)| RequestEffect {
+        let want = want.map(|(object, kind, change)| RequestEffect {
             object: object.into(),
+            kind,
             change,
         });
         assert_eq!(read, want);

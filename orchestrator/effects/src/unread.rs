@@ -20,6 +20,8 @@ pub enum UnreadBody {
     Many,
     #[error("its body is no JSON that all servers read alike")]
     Json,
+    #[error("its body is a package's that names no version, no tag and no maintainer")]
+    Package,
     #[error("its body is no single document of GraphQL with variables alone")]
     GraphQl,
     #[error("too much waits for answers already")]

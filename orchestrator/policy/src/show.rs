@@ -158,6 +158,8 @@ fn credential_json(credential: &Credential) -> Value {
             "path": one.path,
             "unasked": one.unasked,
             "refused": one.refused,
+            "otherwise": one.otherwise,
+            "why": one.why,
             "service": one.service,
             "actions": one.actions,
         })

@@ -501,7 +501,15 @@ fn limits_hold_at_their_bounds() {
             "{OWN}attach = 'aws'\nuses = [{{ path = '/a', service = '{service}', actions = {actions} }}]"
         )
     };
+    let why = |bytes: usize| {
+        let why = "w".repeat(bytes);
+        own(format!(
+            "uses = [{{ path = '/a' }}, {{ path = '/**', refused = true, otherwise = true, why = '{why}' }}]"
+        ))
+    };
     for (fits, over) in [
+        (why(limit::RULE_WHY), why(limit::RULE_WHY + 1)),
+        (why(1), why(1).replace("refused = true, ", "")),
         (aws(limit::SERVICE, 1, 1), aws(limit::SERVICE + 1, 1, 1)),
         (aws(1, limit::ACTIONS, 1), aws(1, limit::ACTIONS + 1, 1)),
         (aws(1, 1, limit::ACTION), aws(1, 1, limit::ACTION + 1)),

@@ -154,6 +154,8 @@ fn credentials() -> Vec<CredentialSpec> {
             path: "/api/**".into(),
             unasked: true,
             refused: false,
+            otherwise: true,
+            why: Some("why".into()),
             service: Some("s3".into()),
             actions: vec!["policy".into()],
         }],
@@ -277,10 +279,18 @@ fn from_gateway() -> Vec<(&'static str, FromGateway)> {
         port: 443,
         method: "POST".into(),
         path: "/o/r/git-receive-pack".into(),
-        effects: vec![RequestEffect {
+        effects: [
+            EffectKind::Create,
+            EffectKind::Update,
+            EffectKind::Delete,
+            EffectKind::Named,
+        ]
+        .map(|kind| RequestEffect {
             object: "refs/heads/main".into(),
+            kind,
             change: "new".into(),
-        }],
+        })
+        .into(),
     };
     let signature = |purpose| {
         FromGateway::SignatureWanted(HeldSignature {

@@ -83,7 +83,7 @@ impl HostCredentials<'_> {
         let wanted = RequestedUse::new(self.place, head.method.as_str(), &head.uri, &head.headers);
         let login = self.login(head, &wanted)?;
         if login.is_none() {
-            self.refuse_minting(head, &wanted)?;
+            self.refuse_by_uses(head, &wanted)?;
         }
         self.refuse_foreign(head)?;
         let never = gets_none(head);
@@ -149,6 +149,8 @@ impl HostCredentials<'_> {
                 methods,
                 path: one.path.clone(),
                 unasked: false,
+                otherwise: false,
+                why: None,
                 service: None,
                 actions: Vec::new(),
             };
@@ -160,8 +162,9 @@ impl HostCredentials<'_> {
                 return Ok(Some(credential));
             }
             let others = login.endpoints.iter().map(|one| endpoint(one, Vec::new()));
-            if wanted.is_refused(&others.collect::<Vec<_>>()) {
-                return Err(self.minting(credential, head));
+            if wanted.refused(&others.collect::<Vec<_>>()).is_some() {
+                let why = "It is not the request of a login.".to_owned();
+                return Err(self.refused(credential, Some(why), head));
             }
         }
         Ok(None)
@@ -224,16 +227,20 @@ impl HostCredentials<'_> {
         })
     }
 
-    fn refuse_minting(&self, head: &Parts, wanted: &RequestedUse) -> Result<(), RefusedUse> {
-        let minting = |&&credential: &&u16| wanted.is_refused(&self.spec(credential).uses);
-        let Some(&credential) = self.here.iter().find(minting) else {
+    fn refuse_by_uses(&self, head: &Parts, wanted: &RequestedUse) -> Result<(), RefusedUse> {
+        let refused = |&credential: &u16| {
+            let by = wanted.refused(&self.spec(credential).uses)?;
+            Some((credential, by))
+        };
+        let Some((credential, by)) = self.here.iter().find_map(refused) else {
             return Ok(());
         };
-        Err(self.minting(credential, head))
+        Err(self.refused(credential, by.why.clone(), head))
     }
 
-    fn minting(&self, credential: u16, head: &Parts) -> RefusedUse {
-        let refusal = RequestRefusal::Minting {
+    fn refused(&self, credential: u16, why: Option<String>, head: &Parts) -> RefusedUse {
+        let refusal = RequestRefusal::UseRefused {
+            why,
             credential: self.spec(credential).name.clone(),
             place: self.place.into(),
             method: head.method.to_string(),
@@ -452,6 +459,8 @@ mod tests {
             path: path.into(),
             unasked,
             refused,
+            otherwise: false,
+            why: None,
             service: None,
             actions: vec![],
         }

@@ -145,7 +145,7 @@ impl Drop for Counted<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use broker_protocol::gateway::RequestEffect;
+    use broker_protocol::gateway::{EffectKind, RequestEffect};
     use std::future::Future;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
@@ -161,6 +161,7 @@ mod tests {
             path: path.into(),
             effects: vec![RequestEffect {
                 object: "o".into(),
+                kind: EffectKind::Update,
                 change: "c".into(),
             }],
         }

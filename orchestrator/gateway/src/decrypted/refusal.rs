@@ -82,16 +82,18 @@ pub(super) enum RequestRefusal {
         at: String,
         unread: UnreadBody,
     },
-    /// It would make new credentials.
+    /// A use refuses it, since it would make new credentials, for example.
     #[error(
-        "{method} {path} at {place} makes or shows new credentials, and the policy of credential `{credential}` refuses that; \
-         only a use in `[credential.{credential}]` of the user's policy that names this method and path can allow it"
+        "{method} {path} at {place} is refused by the policy of credential `{credential}`{}; \
+         only `uses` of the user's own in `[credential.{credential}]` that name this method and path can allow it",
+        because(.why.as_deref())
     )]
-    Minting {
+    UseRefused {
         credential: String,
         place: String,
         method: String,
         path: String,
+        why: Option<String>,
     },
     /// It is signed with a placeholder, and is not signed again.
     #[error(
@@ -183,7 +185,7 @@ impl RequestRefusal {
             | Self::NotAllowed { .. }
             | Self::Unread { .. }
             | Self::Foreign { .. }
-            | Self::Minting { .. }
+            | Self::UseRefused { .. }
             | Self::NotSigned { .. }
             | Self::Upgrade { .. }
             | Self::Encoded { .. }
@@ -223,7 +225,7 @@ impl RequestRefusal {
             | Self::NoRule { .. }
             | Self::NotAllowed { .. }
             | Self::Unread { .. }
-            | Self::Minting { .. }
+            | Self::UseRefused { .. }
             | Self::NotSigned { .. }
             | Self::Upgrade { .. }
             | Self::NoValue { .. }
@@ -255,7 +257,7 @@ impl RequestRefusal {
             | Self::NotAllowed { .. }
             | Self::Unread { .. }
             | Self::Foreign { .. }
-            | Self::Minting { .. }
+            | Self::UseRefused { .. }
             | Self::NotSigned { .. }
             | Self::Upgrade { .. } => StatusCode::FORBIDDEN,
             Self::NoValue { .. }

@@ -88,8 +88,9 @@ impl Exchange {
             .signed_for(&scope.service, &operations);
         let path: String = head.uri.path().chars().take(256).collect();
         let named = format!("{path} ({})", described(scope, &operations));
-        if wanted.is_refused(&spec.uses) {
-            return Err(RequestRefusal::Minting {
+        if let Some(by) = wanted.refused(&spec.uses) {
+            return Err(RequestRefusal::UseRefused {
+                why: by.why.clone(),
                 credential: spec.name.clone(),
                 method: method.to_owned(),
                 path: named,

@@ -79,19 +79,30 @@ impl<'a> RequestedUse<'a> {
         if !is_plain(self.path) || !self.paths.is_empty() || !self.methods.iter().all(is_upper) {
             return None;
         }
-        let fitting = |one: &&CredentialUse| {
-            !one.refused
-                && self.is_at(one)
-                && self.is_signed_for(one)
-                && self.methods.iter().all(|method| names(one, method))
-                && matches(&one.path, self.path)
-        };
+        let fitting = |one: &&CredentialUse| self.may_use(one) && matches(&one.path, self.path);
         let unasked: Vec<bool> = uses.iter().filter(fitting).map(|one| one.unasked).collect();
         (!unasked.is_empty()).then(|| Unasked(unasked.contains(&true)))
     }
 
-    /// Whether `uses` refuse it, however its path is spelled.
-    pub(super) fn is_refused(&self, uses: &[CredentialUse]) -> bool {
+    /// Whether a use allows it, if its path is one of that use's.
+    fn may_use(&self, one: &CredentialUse) -> bool {
+        !one.refused
+            && self.is_at(one)
+            && self.is_signed_for(one)
+            && self.methods.iter().all(|method| names(one, method))
+    }
+
+    /// Whether `uses` allow it, in whichever form a server reads its path.
+    fn fits_in_all_forms(&self, uses: &[CredentialUse]) -> bool {
+        let fits = |path: &String| {
+            let mut uses = uses.iter();
+            uses.any(|one| self.may_use(one) && matches(&one.path, path))
+        };
+        self.fits(uses).is_some() && readings(self.path).iter().all(fits)
+    }
+
+    /// The use that refuses it, however its path is spelled.
+    pub(super) fn refused<'u>(&self, uses: &'u [CredentialUse]) -> Option<&'u CredentialUse> {
         let paths = self.paths.iter().map(String::as_str);
         let spellings: Vec<String> = paths.chain([self.path]).flat_map(spellings).collect();
         let methods = self
@@ -99,7 +110,7 @@ impl<'a> RequestedUse<'a> {
             .iter()
             .map(|method| method.to_ascii_uppercase());
         let methods: Vec<String> = methods.collect();
-        uses.iter().any(|one| {
+        let refuses = |one: &&CredentialUse| {
             one.refused
                 && self.is_at(one)
                 && self.may_be_signed_for(one)
@@ -107,7 +118,10 @@ impl<'a> RequestedUse<'a> {
                 && spellings
                     .iter()
                     .any(|path| matches(&one.path.to_ascii_lowercase(), path))
-        })
+        };
+        let mut all = uses.iter().filter(refuses);
+        let always = all.clone().find(|one| !one.otherwise);
+        always.or_else(|| all.next().filter(|_| !self.fits_in_all_forms(uses)))
     }
 
     pub(super) fn method(&self) -> &str {
@@ -345,6 +359,8 @@ mod tests {
             path: path.into(),
             unasked: false,
             refused,
+            otherwise: false,
+            why: None,
             service: None,
             actions: vec![],
         }
@@ -360,7 +376,8 @@ mod tests {
     fn refused(uses: &[CredentialUse], method: &str, path: &str) -> bool {
         let headers = HeaderMap::new();
         RequestedUse::new("a.example:443", method, &path.parse().unwrap(), &headers)
-            .is_refused(uses)
+            .refused(uses)
+            .is_some()
     }
 
     #[test]
@@ -430,6 +447,105 @@ mod tests {
     }
 
     #[test]
+    fn request_that_no_use_allows_is_refused_in_every_form() {
+        let rest = CredentialUse {
+            methods: vec!["POST".into(), "PUT".into()],
+            otherwise: true,
+            ..used("", "/**", true)
+        };
+        let uses = [
+            used("GET", "/**", false),
+            used("PUT", "/repos/*/*/issues/**", false),
+            used("POST", "/repos/*/*/issues/**", false),
+            used("POST", "/repos/*/*/issues/lock", true),
+            rest,
+        ];
+        for (method, path, want) in [
+            ("POST", "/repos/o/r/issues", false),
+            ("POST", "/repos/o/r/issues/1/a%20b", false),
+            ("GET", "/repos/o/r/transfer", false),
+            ("POST", "/repos/o/r/issues/lock", true),
+            ("POST", "/repos/o/r/transfer", true),
+            ("post", "/repos/o/r/issues", true),
+            ("POST", "/repos/o/r/issues/../transfer", true),
+            // It is a collaborator of the name `issues` to a server that decodes the path first.
+            ("PUT", "/repos/o%2Fr/collaborators/issues", true),
+        ] {
+            assert_eq!(refused(&uses, method, path), want, "{method} {path}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert("x-http-method-override", "POST".parse().unwrap());
+        let uri = "/repos/o/r/transfer".parse().unwrap();
+        let wanted = RequestedUse::new("a.example:443", "GET", &uri, &headers);
+        assert!(wanted.refused(&uses).is_some());
+    }
+
+    #[test]
+    fn lasting_copies_of_aws_are_refused_and_the_rest_is_signed() {
+        let (_, preset) = policies::credential_table::presets()
+            .find(|(name, _)| *name == "aws")
+            .unwrap();
+        let uses: Vec<CredentialUse> = preset.uses.iter().map(|one| one.request()).collect();
+        let (headers, uri) = (HeaderMap::new(), "/".parse().unwrap());
+        for (service, action, want) in [
+            ("logs", "PutLogEvents", false),
+            ("logs", "PutAccountPolicy", true),
+            ("logs", "PutSubscriptionFilter", true),
+            ("logs", "PutIntegration", true),
+            ("sns", "Publish", false),
+            ("sns", "Subscribe", true),
+            ("sns", "ConfirmSubscription", true),
+            ("sns", "SetSubscriptionAttributes", true),
+            ("monitoring", "PutMetricData", false),
+            ("monitoring", "PutMetricStream", true),
+            ("dynamodb", "PutItem", false),
+            ("dynamodb", "EnableKinesisStreamingDestination", true),
+        ] {
+            let operations = Operations {
+                names: [action.to_owned()].into(),
+                is_known: true,
+            };
+            let wanted = RequestedUse::new("a.example:443", "POST", &uri, &headers)
+                .signed_for(service, &operations);
+            assert_eq!(wanted.refused(&uses).is_some(), want, "{service} {action}");
+            assert!(wanted.fits(&uses).is_some(), "{service} {action}");
+        }
+    }
+
+    /// Each write of GitHub's REST interface, as its description lists them, and older names that it still answers.
+    #[test]
+    fn writes_that_the_preset_of_github_does_not_list_are_refused() {
+        let (_, preset) = policies::credential_table::presets()
+            .find(|(name, _)| *name == "github")
+            .unwrap();
+        let uses: Vec<CredentialUse> = preset.uses.iter().map(|one| one.request()).collect();
+        let headers = HeaderMap::new();
+        let judged = |method: &str, path: &str| {
+            let uri = path.parse().unwrap();
+            let wanted = RequestedUse::new("api.github.com:443", method, &uri, &headers);
+            (
+                wanted.refused(&uses).is_some(),
+                wanted.fits(&uses).is_some(),
+            )
+        };
+        let table = include_str!("github_writes.txt");
+        for line in table.lines() {
+            let [verdict, method, path] = line.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
+            let is_refused = verdict == "refused";
+            let (refused, fits) = judged(method, &path.replace('*', "x"));
+            assert_eq!(refused, is_refused, "{line}");
+            assert!(refused || fits, "{line}");
+        }
+        assert!(table.lines().count() > 450);
+        // What no description has.
+        assert!(judged("POST", "/new").0 && judged("DELETE", "/repos/x/x/new/x").0);
+        assert_eq!(judged("GET", "/repos/x/x/hooks"), (false, true));
+        assert_eq!(judged("POST", "/graphql"), (false, true));
+    }
+
+    #[test]
     fn a_header_that_names_another_method_counts_as_that_method() {
         let uses = [used("GET", "/a", false), used("POST", "/user/keys", true)];
         let mut headers = HeaderMap::new();
@@ -437,7 +553,7 @@ mod tests {
         let (a, keys) = ("/a".parse().unwrap(), "/user/keys".parse().unwrap());
         let wanted = |uri| RequestedUse::new("a.example:443", "GET", uri, &headers);
         assert!(wanted(&a).fits(&uses).is_none());
-        assert!(wanted(&keys).is_refused(&uses));
+        assert!(wanted(&keys).refused(&uses).is_some());
     }
 
     #[test]
@@ -450,7 +566,10 @@ mod tests {
             }
             let uri = uri.parse().unwrap();
             let wanted = RequestedUse::new("a.example:443", method, &uri, &headers);
-            (wanted.is_refused(&uses), wanted.fits(&uses).is_some())
+            (
+                wanted.refused(&uses).is_some(),
+                wanted.fits(&uses).is_some(),
+            )
         };
         for (method, uri, header) in [
             ("post", "/user/keys", None),

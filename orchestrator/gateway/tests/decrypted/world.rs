@@ -101,6 +101,8 @@ pub(crate) fn usable(methods: &[&str], path: &str) -> CredentialUse {
         path: path.into(),
         unasked: false,
         refused: false,
+        otherwise: false,
+        why: None,
         service: None,
         actions: vec![],
     }
