@@ -15,6 +15,9 @@ pub const VERSION: u16 = 28;
 /// Optional features that this build supports, one bit each. None is defined yet.
 pub const FEATURES: u64 = 0;
 
+/// Variable by which a gateway is told the [`VERSION`] of who starts it: before a frame of another version could be read as something else.
+pub const VERSION_VARIABLE: &str = "LAZARET_PROTOCOL";
+
 /// This release as `--version` prints it, of a build of `commit`: programs work together if they speak the same protocol.
 pub fn release(commit: Option<&str>) -> String {
     let version = env!("CARGO_PKG_VERSION");

@@ -41,7 +41,7 @@ pub use finding::{Finding, FindingKind, Findings, FoundObject};
 pub use frame::{Decoder, FRAME_MAX, FrameError, encode};
 pub use hello::{
     FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open,
-    Opened, Tier, VERSION, release,
+    Opened, Tier, VERSION, VERSION_VARIABLE, release,
 };
 pub use lease::{Lease, Leased, Wants};
 pub use limit::TooLarge;

@@ -98,6 +98,8 @@ pub const TRACED: usize = 64;
 pub const HOSTS: usize = 256;
 /// Ports of this machine's loopback that a session may reach.
 pub const PORTS: usize = 64;
+/// Port of cells at which they find their proxy: it is not published.
+pub const RELAY_PORT: u16 = 61080;
 /// Ports of this machine that a session may publish.
 pub const PUBLISHED: usize = 8;
 /// Hosts that one call may request beyond those of its session.

@@ -6,7 +6,9 @@ use broker_protocol::gateway::{
     Authority, CredentialReport, FromGateway, GatewaySpec, HeldRequest, HeldSignature,
     RequestAnswer, RequestRule, RuleAction, SshSpec, ToGateway,
 };
-use broker_protocol::{ConnectionReport, Finding, FindingKind, FrameError, Lease};
+use broker_protocol::{
+    ConnectionReport, Finding, FindingKind, FrameError, Lease, VERSION, VERSION_VARIABLE,
+};
 use executor_spec::variables::Variables;
 use executor_sys::process::{self, Child};
 use executor_sys::spawn;
@@ -273,10 +275,13 @@ impl GatewayStart {
         )?;
         let sockets = self.sockets.iter().map(OwnedFd::try_clone);
         let sockets: Vec<OwnedFd> = sockets.collect::<io::Result<_>>()?;
+        let version = format!("{VERSION_VARIABLE}={VERSION}");
+        let version = CString::new(version).map_err(io::Error::other)?;
+        let environment = [&self.environment[..], &[version]].concat();
         let Child { pidfd, .. } = spawn::image(
             self.program.as_fd(),
             c"lazaret-gateway",
-            &self.environment,
+            &environment,
             theirs.as_fd(),
         )?;
         let mut process = GatewayProcess {

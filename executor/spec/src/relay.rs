@@ -9,6 +9,7 @@
 //! serves no other. The call comes with it, because questions about what leaves are asked of those who wait for that call. So one that was announced and did not come about says nothing of the next one from the same address.
 
 use broker_protocol::CallId;
+use broker_protocol::limit::RELAY_PORT;
 use executor_sys::{message, random};
 use std::cell::Cell;
 use std::io;
@@ -17,7 +18,7 @@ use std::num::NonZeroU16;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The address at which programs find the relay. The port is neither one that a kernel assigns by itself, nor a registered one.
-pub const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 61080);
+pub const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, RELAY_PORT);
 
 /// Path of the session's ssh agent. There is no file: supervisors know the path, and pass each connection to the gateway with
 /// its call, so nobody else can connect.

@@ -6,7 +6,7 @@ use crate::decrypted::{AuthorityError, CertificateRoots, Times, TlsTerminator, U
 use crate::relay::{ProxyError, Relay, RelaySockets, Unannounced, UpstreamProxy};
 use crate::reports::ReportSender;
 use broker_protocol::gateway::{FromGateway, GatewaySpec, SIGNATURE_QUESTION, ToGateway};
-use broker_protocol::{ConnectionVerdict, Lease, Network, limit};
+use broker_protocol::{ConnectionVerdict, Lease, Network, VERSION, VERSION_VARIABLE, limit};
 use nix::sys::prctl;
 use orchestrator_ssh_agent::{AgentFilter, AgentRefusal};
 use policies::network;
@@ -29,6 +29,11 @@ const RESOLVERS: usize = 16;
 pub enum GatewayError {
     #[error("standard input is not a socket of who starts it")]
     NotStarted,
+    #[error(
+        "lazaret-gateway speaks protocol {VERSION}, and who starts it {}: install all programs from one release",
+        .0.as_deref().unwrap_or("an older one")
+    )]
+    Version(Option<String>),
     #[error("{0}")]
     Control(#[from] ControlError),
     #[error("it cannot be confined: {0}")]
@@ -140,8 +145,17 @@ pub(crate) fn control_socket() -> Result<UnixStream, GatewayError> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Whoever starts this program by hand has no broker there.
     socket.peer_addr().map_err(|_| GatewayError::NotStarted)?;
+    check_version(std::env::var(VERSION_VARIABLE).ok())?;
     socket.set_nonblocking(false)?;
     Ok(socket)
+}
+
+/// Whether who starts this program speaks the same protocol: of another one, no frame says what it means.
+fn check_version(theirs: Option<String>) -> Result<(), GatewayError> {
+    match theirs {
+        Some(version) if version == VERSION.to_string() => Ok(()),
+        theirs => Err(GatewayError::Version(theirs)),
+    }
 }
 
 /// Waits for the broker's first frame; `None` if the broker is gone before it.
@@ -232,6 +246,22 @@ pub(crate) async fn hear(
             Ok(false) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_of_another_protocol_is_named() {
+        assert!(check_version(Some(VERSION.to_string())).is_ok());
+        let older = (VERSION - 1).to_string();
+        for (theirs, part) in [(Some(older.clone()), &*older), (None, "an older one")] {
+            let error = check_version(theirs).unwrap_err().to_string();
+            assert!(error.contains(&format!("protocol {VERSION}, ")), "{error}");
+            assert!(error.contains(&format!("starts it {part}: install all programs")));
         }
     }
 }

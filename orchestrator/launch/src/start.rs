@@ -168,6 +168,10 @@ pub fn start_gateway(_: &Files, company: Option<&UnixStream>) -> io::Result<Unix
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(program);
         command.arg("client").env_clear();
+        command.env(
+            broker_protocol::VERSION_VARIABLE,
+            broker_protocol::VERSION.to_string(),
+        );
         for name in OF_GATEWAY {
             command.envs(std::env::var_os(name).map(|value| (name, value)));
         }

@@ -720,6 +720,11 @@ mod tests {
         ] {
             assert!(toml::from_str::<NetworkTable>(wrong).is_err(), "{wrong}");
         }
+        for proxy in ["publish = [61080]", "publish = ['8081:61080']"] {
+            let fault = toml::from_str::<NetworkTable>(proxy).unwrap_err();
+            assert!(fault.message().contains("their proxy"), "{fault}");
+        }
+        assert!(toml::from_str::<NetworkTable>("publish = ['61080:80']").is_ok());
     }
 
     #[test]

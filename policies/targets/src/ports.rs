@@ -58,8 +58,15 @@ pub struct Publish(pub PublishedPort);
 
 /// A text that names no such ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a port to publish is PORT, or MACHINE:CELL, each from 1 to 65535")]
-pub struct NoPublish;
+pub enum NoPublish {
+    #[error("a port to publish is PORT, or MACHINE:CELL, each from 1 to 65535")]
+    Ports,
+    #[error(
+        "port {} of cells is that of their proxy, and is not published",
+        limit::RELAY_PORT
+    )]
+    Relay,
+}
 
 impl TryFrom<&str> for Publish {
     type Error = NoPublish;
@@ -68,13 +75,14 @@ impl TryFrom<&str> for Publish {
         let port = |text: &str| {
             let digits = text.bytes().all(|byte| byte.is_ascii_digit());
             let port = text.parse().ok().filter(|port| *port != 0);
-            port.filter(|_| digits).ok_or(NoPublish)
+            port.filter(|_| digits).ok_or(NoPublish::Ports)
         };
         let (machine, cell) = text.split_once(':').unwrap_or((text, text));
-        Ok(Self(PublishedPort {
-            machine: port(machine)?,
-            cell: port(cell)?,
-        }))
+        let (machine, cell) = (port(machine)?, port(cell)?);
+        match cell == limit::RELAY_PORT {
+            true => Err(NoPublish::Relay),
+            false => Ok(Self(PublishedPort { machine, cell })),
+        }
     }
 }
 
@@ -351,7 +359,7 @@ mod tests {
             "a",
             "127.0.0.1:1",
         ] {
-            assert_eq!(Publish::try_from(wrong), Err(NoPublish), "{wrong}");
+            assert_eq!(Publish::try_from(wrong), Err(NoPublish::Ports), "{wrong}");
         }
     }
 
