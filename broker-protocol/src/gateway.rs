@@ -198,6 +198,23 @@ pub struct LoginEndpoint {
     pub path: String,
 }
 
+impl LoginEndpoint {
+    /// The requests to it by `method`, or a refusal of all of them.
+    pub fn as_use(&self, method: Option<&str>) -> CredentialUse {
+        CredentialUse {
+            host: Some(self.host.clone()),
+            methods: method.into_iter().map(str::to_owned).collect(),
+            path: self.path.clone(),
+            unasked: false,
+            refused: method.is_none(),
+            otherwise: false,
+            why: None,
+            service: None,
+            actions: Vec::new(),
+        }
+    }
+}
+
 /// Requests that may use a credential.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CredentialUse {

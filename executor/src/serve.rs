@@ -384,7 +384,7 @@ impl Broker {
             (Phase::Open(session), ToBroker::Grants) => session.grants(None),
             (Phase::Open(session), ToBroker::Revoke { grant }) => session.grants(Some(grant)),
             (Phase::Open(session), ToBroker::Keep { call, bytes, last }) => {
-                session.keep((call, bytes.as_slice(), last))
+                session.retain((call, bytes.as_slice(), last))
             }
             (Phase::Open(session), ToBroker::Explain(traced)) => session.explain(&traced),
             (Phase::Open(_), ToBroker::Hello(_) | ToBroker::Probe | ToBroker::Open(_)) => {

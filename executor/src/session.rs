@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// Keeps a piece of a text for the client.
-    pub(crate) fn keep(&mut self, piece: (CallId, &[u8], bool)) -> Result<(), Failed> {
+    pub(crate) fn retain(&mut self, piece: (CallId, &[u8], bool)) -> Result<(), Failed> {
         let answer = self.kept.receive(piece, &self.spec, &mut self.audit)?;
         self.outbox.extend(answer);
         Ok(())

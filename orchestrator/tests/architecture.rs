@@ -82,6 +82,13 @@ const ALONE: [(&str, &[(&str, &str)]); 4] = [
     ("local_socket", &[("engine", "executor::socket")]),
 ];
 
+/// Names that a crate may not have but in one module: the crate, the module, the name.
+const BUT_IN: [(&str, &str, &str); 2] = [
+    // The variables that were put aside at the start, in a file of memory, for all crates that ask for one.
+    ("text", "secret_environment", "std::fs"),
+    ("text", "secret_environment", "std::env"),
+];
+
 /// The modules of a crate by path, `""` for its root, without their tests.
 type Modules = BTreeMap<String, String>;
 
@@ -125,6 +132,7 @@ fn breaches(folder: &str, modules: &Modules) -> Vec<String> {
         let forbidden = forbidden
             .filter(|(of, _)| *of == folder)
             .flat_map(|(_, names)| names.split(' '));
+        let forbidden = forbidden.filter(|name| !BUT_IN.contains(&(folder, module.as_str(), name)));
         breaches.extend(
             forbidden
                 .filter(names)
@@ -201,7 +209,7 @@ fn each_check_bites() {
         ("telemetry", "export", "use std::net::TcpStream;"),
         (
             "config-edit",
-            "hook::shape",
+            "agent_hook::shape",
             "let child = Command::new(shell);",
         ),
     ];

@@ -415,6 +415,9 @@ fn a_companys_authority_is_believed_by_the_gateway_and_by_cells(place: Place) {
     assert_eq!(served.success(), "served");
 }
 
+/// Java knows no variable for a proxy, and takes none to `localhost` by itself.
+const BY_PROXY: &str = "p=${HTTPS_PROXY%/}; by_proxy=\"-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=${p##*:} -Dhttp.nonProxyHosts=\"";
+
 place_test!(java_trusts_the_authority_of_the_session);
 fn java_trusts_the_authority_of_the_session(place: Place) {
     need("javac", "default-jdk-headless");
@@ -423,7 +426,7 @@ fn java_trusts_the_authority_of_the_session(place: Place) {
     host.world.set_up("javac Get.java");
     let mut session = host.session("net");
     let get = format!(
-        "java -cp . Get https://localhost:{}/api/java 2>&1",
+        "{BY_PROXY}; java $by_proxy -cp . Get https://localhost:{}/api/java 2>&1",
         host.port
     );
     let served = session.bash(&get).success().to_owned();

@@ -1,5 +1,6 @@
 //! The gateway of a session as a process: what it holds, what happens when it ends, and with whom it ends.
 
+use broker_protocol::VERSION;
 use lazaret_tests::process::{Process, below, left_after, until};
 use lazaret_tests::session::Answer;
 use lazaret_tests::{LIMIT, Place, Serving, Session, World, place_test, run};
@@ -155,7 +156,8 @@ fn assert_holds_sockets_alone(process: &str) {
             .any(|ours| text.starts_with(ours))
     };
     assert!(held.iter().all(|held| is_ours(held)), "{held:?}");
-    assert_eq!(fs::read(format!("{process}/environ")).unwrap(), b"");
+    let environment = fs::read_to_string(format!("{process}/environ")).unwrap();
+    assert_eq!(environment, format!("LAZARET_PROTOCOL={VERSION}\0"));
     let cwd = fs::read_link(format!("{process}/cwd")).unwrap();
     assert_eq!(cwd, Path::new("/"));
 }

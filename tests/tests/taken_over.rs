@@ -317,7 +317,7 @@ fn below(pid: i32, name: &str) -> Process {
 }
 
 place_test!(a_taken_over_gateway_of_a_client_gets_nothing);
-/// What has the network of `lazaret` has nothing else: no file, and nothing of its user's environment.
+/// The process with `lazaret`'s network has nothing else: no file, and nothing of its user's environment.
 fn a_taken_over_gateway_of_a_client_gets_nothing(place: Place) {
     let world = World::new(place);
     let mut command = world.lazaret("session");
@@ -326,7 +326,8 @@ fn a_taken_over_gateway_of_a_client_gets_nothing(place: Place) {
     let gateway = below(session.pid(), "lazaret-network");
     if geteuid().is_root() {
         let environment = fs::read(format!("/proc/{}/environ", gateway.pid)).unwrap();
-        assert_eq!(String::from_utf8_lossy(&environment), "");
+        let protocol = format!("LAZARET_PROTOCOL={}\0", broker_protocol::VERSION);
+        assert_eq!(String::from_utf8_lossy(&environment), protocol);
         gets_nothing(&world, gateway.pid, Network::AsClient, || {
             let refused = session.call("web_fetch", json!({"url": "https://127.0.0.1/"}));
             assert!(refused.text().contains("loopback"), "{}", refused.text());

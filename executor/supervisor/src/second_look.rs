@@ -390,7 +390,7 @@ mod tests {
         }
         assert!(names.is_full);
         names.add(NewName {
-            verdict: Verdict::Refuse(Rule::Name),
+            verdict: Verdict::Refuse(Rule::OtherStorage),
             ..note("/z/refused")
         });
         assert!(names.notes.len() <= NOTES_MAX && paths(&names).contains(&"/z/refused"));

@@ -5,7 +5,7 @@ use crate::control::{ControlError, ControlSocket, ReceivedFrame};
 use crate::decrypted::{AuthorityError, CertificateRoots, Times, TlsTerminator, UseReports};
 use crate::relay::{ProxyError, Relay, RelaySockets, Unannounced, UpstreamProxy};
 use crate::reports::ReportSender;
-use broker_protocol::gateway::{FromGateway, GatewaySpec, SIGNATURE_QUESTION, ToGateway};
+use broker_protocol::gateway::{FromGateway, GatewaySpec, SIGNATURE_QUESTION, SshSpec, ToGateway};
 use broker_protocol::{ConnectionVerdict, Lease, Network, VERSION, VERSION_VARIABLE, limit};
 use nix::sys::prctl;
 use orchestrator_ssh_agent::{AgentFilter, AgentRefusal};
@@ -90,17 +90,7 @@ pub fn serve() -> Result<(), GatewayError> {
         let authority = terminator
             .as_ref()
             .and_then(|terminator| terminator.authority());
-        let tell = reports.clone();
-        let agent = (!spec.ssh.is_empty()).then(|| {
-            let send = move |frame| tell.send(&frame);
-            let refusals = UseReports::new(Times::default(), Rc::new(send.clone()));
-            let report = move |refusal: &AgentRefusal| {
-                let place = (&*refusal.host, refusal.port);
-                let verdict = ConnectionVerdict::RequestRefused;
-                refusals.refuse(Some(refusal.call), place, verdict, refusal.why);
-            };
-            Rc::new(AgentFilter::new(spec.ssh, &spec.known_hosts, send, report))
-        });
+        let agent = agent_filter(spec.ssh, &spec.known_hosts, reports.clone());
         let relay = Relay::new(policy, in_force, reports.clone(), terminator.clone(), proxy)
             .with_ports(spec.connect)
             .with_agent(agent.clone());
@@ -110,6 +100,20 @@ pub fn serve() -> Result<(), GatewayError> {
             () = reports.write() => Ok(()),
             heard = hear(control, &leases, (terminator.as_deref(), agent.as_deref())) => heard,
         }
+    })
+}
+
+/// The user's ssh agent as cells have it, if the policy names some of its keys.
+fn agent_filter(keys: Vec<SshSpec>, hosts: &str, tell: ReportSender) -> Option<Rc<AgentFilter>> {
+    (!keys.is_empty()).then(|| {
+        let send = move |frame| tell.send(&frame);
+        let refusals = UseReports::new(Times::default(), Rc::new(send.clone()));
+        let report = move |refusal: &AgentRefusal| {
+            let place = (&*refusal.host, refusal.port);
+            let verdict = ConnectionVerdict::RequestRefused;
+            refusals.refuse(Some(refusal.call), place, verdict, refusal.why);
+        };
+        Rc::new(AgentFilter::new(keys, hosts, send, report))
     })
 }
 

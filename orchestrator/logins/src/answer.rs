@@ -1,10 +1,11 @@
 //! The answer of a token endpoint: its tokens are sealed, and nothing passes but members that are known to be none.
 
-use crate::seal::{Token, TokenKey, TokenRole};
-use crate::{LOGIN_BODY, LoginFault};
+use crate::fault::{LOGIN_BODY, LoginFault};
+use crate::seal::{RealToken, TokenKey, TokenRole};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use broker_protocol::gateway::LoginSpec;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use orchestrator_effects::strict_json;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
@@ -19,12 +20,22 @@ const PLAIN: [&str; 6] = [
     "type",
 ];
 
+/// Headers of an answer that programs may see: a cookie, or a header that nobody knows, may be as good as a token.
+const HEADERS: [&str; 6] = [
+    "cache-control",
+    "date",
+    "pragma",
+    "request-id",
+    "retry-after",
+    "x-request-id",
+];
+
 /// An answer as the program gets it.
 #[derive(Debug)]
 pub struct CapturedAnswer {
     pub body: Vec<u8>,
     /// The tokens that it had before.
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<RealToken>,
 }
 
 /// Takes the tokens out of an answer.
@@ -114,10 +125,22 @@ fn claims(token: &[u8], spec: &LoginSpec) -> Option<Value> {
     Some(Value::Object(claims.into_iter().filter(is_named).collect()))
 }
 
+/// The headers of an answer as the program gets them.
+pub fn passed_headers(headers: &HeaderMap) -> HeaderMap {
+    let is_passed = |(name, _): &(&HeaderName, &HeaderValue)| HEADERS.contains(&name.as_str());
+    let kept = headers.iter().filter(is_passed);
+    let mut passed: HeaderMap = kept
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let kind = HeaderValue::from_static("application/json");
+    passed.insert(CONTENT_TYPE, kind);
+    passed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::KEY_MIN;
+    use crate::seal::KEY_MIN;
 
     const MARKER: &str = "lzlogin-0123456789abcdef-";
 

@@ -2,39 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod fault;
 mod request;
 mod seal;
 
-pub use answer::{CapturedAnswer, capture};
+pub use answer::{CapturedAnswer, capture, passed_headers};
+pub use fault::{LOGIN_BODY, LoginFault};
 pub use request::{LoginRequest, read_request};
-pub use seal::{KEY_MIN, Token, TokenKey, TokenRole};
-
-use thiserror::Error;
-
-/// Maximum bytes of a request to a token endpoint, and of its answer.
-pub const LOGIN_BODY: usize = 64 * 1024;
-/// Maximum bytes of one token: its sealed form has to fit into a header.
-const TOKEN_MAX: usize = 16 * 1024;
-
-/// Why a request to a token endpoint is not sent, or its answer not passed on.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum LoginFault {
-    #[error("its body has more than {} KiB", LOGIN_BODY >> 10)]
-    Long,
-    #[error("its body is encoded")]
-    Encoded,
-    #[error("its body is neither a form nor an object of JSON")]
-    Type,
-    #[error(
-        "its body is not one that all servers read alike: a name stands twice, or it is malformed"
-    )]
-    Unread,
-    #[error("`{0}` is no text, or none that a request can hold")]
-    Token(&'static str),
-    #[error("it asks for a grant of the type `{0}`, which would give it another credential")]
-    Grant(String),
-    #[error("its token is of another session, or of a login whose key is gone: log in again")]
-    Sealed,
-    #[error("the gateway has no random bytes")]
-    Random,
-}
+pub use seal::{KEY_MIN, RealToken, TokenKey, TokenRole};

@@ -1,7 +1,7 @@
 //! A request to a token endpoint: a form or an object of JSON, in which a sealed token becomes the token.
 
-use crate::seal::{Token, TokenKey, TokenRole};
-use crate::{LOGIN_BODY, LoginFault};
+use crate::fault::{LOGIN_BODY, LoginFault};
+use crate::seal::{RealToken, TokenKey, TokenRole};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use orchestrator_effects::strict_json;
 use orchestrator_http::percent;
@@ -23,7 +23,7 @@ const MEMBERS: [&str; 2] = ["refresh_token", "token"];
 pub struct LoginRequest {
     pub body: Zeroizing<Vec<u8>>,
     /// The tokens that it holds now.
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<RealToken>,
 }
 
 /// Reads a request, and puts tokens in the place of sealed ones.
@@ -65,8 +65,8 @@ fn open(
     name: &str,
     value: &[u8],
     (key, marker): (&TokenKey, &str),
-    opened: &mut Vec<Token>,
-) -> Result<Option<Token>, LoginFault> {
+    opened: &mut Vec<RealToken>,
+) -> Result<Option<RealToken>, LoginFault> {
     if name == "grant_type" && !GRANTS.iter().any(|grant| grant.as_bytes() == value) {
         let grant = String::from_utf8_lossy(value).chars().take(128).collect();
         return Err(LoginFault::Grant(grant));
@@ -84,9 +84,9 @@ fn open(
     Ok(Some(token))
 }
 
-type Opener<'o> = dyn FnMut(&str, &[u8]) -> Result<Option<Token>, LoginFault> + 'o;
+type OpenToken<'o> = dyn FnMut(&str, &[u8]) -> Result<Option<RealToken>, LoginFault> + 'o;
 
-fn json(body: &[u8], open: &mut Opener) -> Result<Zeroizing<Vec<u8>>, LoginFault> {
+fn json(body: &[u8], open: &mut OpenToken) -> Result<Zeroizing<Vec<u8>>, LoginFault> {
     let read = strict_json(body).map_err(|_| LoginFault::Unread)?;
     let Value::Object(members) = read else {
         return Err(LoginFault::Type);
@@ -112,7 +112,7 @@ fn json(body: &[u8], open: &mut Opener) -> Result<Zeroizing<Vec<u8>>, LoginFault
     Ok(Zeroizing::new(sent))
 }
 
-fn form(body: &[u8], open: &mut Opener) -> Result<Zeroizing<Vec<u8>>, LoginFault> {
+fn form(body: &[u8], open: &mut OpenToken) -> Result<Zeroizing<Vec<u8>>, LoginFault> {
     let mut names = BTreeSet::new();
     let mut sent = Zeroizing::new(Vec::with_capacity(2 * LOGIN_BODY));
     for pair in body.split(|byte| *byte == b'&') {
@@ -165,7 +165,7 @@ fn escape(token: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::KEY_MIN;
+    use crate::seal::KEY_MIN;
     use hyper::header::HeaderValue;
 
     const MARKER: &str = "lzlogin-0123456789abcdef-";

@@ -1,7 +1,7 @@
 //! Tokens that only the gateway can read. The cell's text for a token is the token itself, encrypted: so nothing has to be stored where it
 //! is exchanged, and neither a crash nor a second process can lose one. Whoever steals the text has nothing without the key.
 
-use crate::{LoginFault, TOKEN_MAX};
+use crate::fault::{LoginFault, TOKEN_MAX};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 pub const KEY_MIN: usize = 32;
 
 /// A token as its authority has made it.
-pub type Token = Zeroizing<Vec<u8>>;
+pub type RealToken = Zeroizing<Vec<u8>>;
 
 /// The purpose of a token. One that was sealed for a purpose opens for no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl TokenKey {
     ///
     /// # Errors
     /// It was sealed with another key or for another purpose, or was changed.
-    pub fn open(&self, text: &[u8], role: TokenRole) -> Result<Token, LoginFault> {
+    pub fn open(&self, text: &[u8], role: TokenRole) -> Result<RealToken, LoginFault> {
         let part = part(&self.marker, text).ok_or(LoginFault::Sealed)?;
         let sealed = URL_SAFE_NO_PAD.decode(part);
         let sealed = sealed.map_err(|_| LoginFault::Sealed)?;

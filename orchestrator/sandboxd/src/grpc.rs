@@ -54,14 +54,14 @@ fn decoded<M: Message + Default>(body: &[u8]) -> Result<M, SandboxFault> {
 }
 
 /// Reads the messages of a request that streams them.
-pub(crate) struct MessageReader<B> {
+pub(crate) struct GrpcReader<B> {
     body: B,
     bytes: Vec<u8>,
     /// Bytes that a message may have.
     most: usize,
 }
 
-impl<B: Body<Data = Bytes> + Unpin> MessageReader<B> {
+impl<B: Body<Data = Bytes> + Unpin> GrpcReader<B> {
     pub(crate) fn new(body: B, most: usize) -> Self {
         let bytes = Vec::new();
         Self { body, bytes, most }
@@ -238,7 +238,7 @@ mod tests {
                     let _ = send.send(Ok(hyper::body::Frame::data(piece))).await;
                 }
             });
-            MessageReader::new(body, 3)
+            GrpcReader::new(body, 3)
         };
         let mut both = reader(&all);
         for process_id in [1, 300] {

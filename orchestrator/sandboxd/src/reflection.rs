@@ -3,7 +3,7 @@
 
 use crate::body::{Incomplete, Produced, ReplyBody};
 use crate::fault::{FaultKind, SandboxFault};
-use crate::grpc::{self, MessageReader, encoded};
+use crate::grpc::{self, GrpcReader, encoded};
 use hyper::Request;
 use hyper::body::{Bytes, Frame, Incoming};
 use prost::Message;
@@ -134,7 +134,7 @@ async fn answer_all(
     request: Request<Incoming>,
     send: &mpsc::Sender<Result<Frame<Bytes>, Incomplete>>,
 ) -> Result<(), Incomplete> {
-    let mut reader = MessageReader::new(request.into_body(), REQUEST_MAX);
+    let mut reader = GrpcReader::new(request.into_body(), REQUEST_MAX);
     let ended = loop {
         match reader.next::<ReflectionRequest>().await {
             Ok(Some(asked)) => {

@@ -6,9 +6,7 @@ use super::uses::{RequestedUse, Unasked};
 use super::values::Value;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use broker_protocol::gateway::{
-    Attach, CredentialSpec, CredentialUse, CredentialVerdict, LoginEndpoint,
-};
+use broker_protocol::gateway::{Attach, CredentialSpec, CredentialVerdict};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS};
 use hyper::http::request::Parts;
 use orchestrator_aws::{self as aws, SignFault, SigningScope};
@@ -143,26 +141,14 @@ impl HostCredentials<'_> {
             let Attach::Login(login) = &self.spec(credential).attach else {
                 continue;
             };
-            let endpoint = |one: &LoginEndpoint, methods: Vec<String>| CredentialUse {
-                host: Some(one.host.clone()),
-                refused: methods.is_empty(),
-                methods,
-                path: one.path.clone(),
-                unasked: false,
-                otherwise: false,
-                why: None,
-                service: None,
-                actions: Vec::new(),
+            let endpoints = |method: Option<&str>| {
+                let all = login.endpoints.iter();
+                all.map(|one| one.as_use(method)).collect::<Vec<_>>()
             };
-            let posts = login.endpoints.iter();
-            let posts: Vec<_> = posts
-                .map(|one| endpoint(one, vec!["POST".into()]))
-                .collect();
-            if wanted.fits(&posts).is_some() {
+            if wanted.fits(&endpoints(Some("POST"))).is_some() {
                 return Ok(Some(credential));
             }
-            let others = login.endpoints.iter().map(|one| endpoint(one, Vec::new()));
-            if wanted.refused(&others.collect::<Vec<_>>()).is_some() {
+            if wanted.refused(&endpoints(None)).is_some() {
                 let why = "It is not the request of a login.".to_owned();
                 return Err(self.refused(credential, Some(why), head));
             }
@@ -446,6 +432,7 @@ fn is_signed(query: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use broker_protocol::gateway::CredentialUse;
     use hyper::Request;
 
     const A: &str = "ghp_AAAAAAAAAAAAAAAA";

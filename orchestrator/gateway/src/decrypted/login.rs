@@ -11,24 +11,15 @@ use broker_protocol::gateway::{Attach, CredentialSpec, CredentialVerdict, LoginS
 use http_body_util::{BodyExt, Limited};
 use hyper::Response;
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
 use orchestrator_logins::{
-    CapturedAnswer, LOGIN_BODY, LoginFault, TokenKey, TokenRole, capture, read_request,
+    CapturedAnswer, LOGIN_BODY, LoginFault, TokenKey, TokenRole, capture, passed_headers,
+    read_request,
 };
 use std::rc::Rc;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
-
-/// Headers of an answer that programs may see: a cookie, or a header that nobody knows, may be as good as a token.
-const HEADERS: [&str; 6] = [
-    "cache-control",
-    "date",
-    "pragma",
-    "request-id",
-    "retry-after",
-    "x-request-id",
-];
 
 impl Exchange {
     /// Sends a request to a token endpoint, and returns the answer without its tokens.
@@ -174,22 +165,11 @@ impl Exchange {
             let verdict = CredentialVerdict::Captured;
             self.host.count(credential, "POST", verdict);
         }
-        let mut headers = passed(&head.headers);
+        let mut headers = passed_headers(&head.headers);
         needles.clean(&mut headers);
         let mut answer = Response::new(DecryptedAnswer::Text(Some(body.into())));
         *answer.status_mut() = status;
         *answer.headers_mut() = headers;
         Ok(answer)
     }
-}
-
-fn passed(headers: &HeaderMap) -> HeaderMap {
-    let is_passed = |(name, _): &(&HeaderName, &HeaderValue)| HEADERS.contains(&name.as_str());
-    let kept = headers.iter().filter(is_passed);
-    let mut passed: HeaderMap = kept
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    let kind = HeaderValue::from_static("application/json");
-    passed.insert(CONTENT_TYPE, kind);
-    passed
 }

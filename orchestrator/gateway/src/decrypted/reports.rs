@@ -249,11 +249,11 @@ mod tests {
         assert_eq!(count as usize, 2 * calls, "none is lost");
     }
 
-    type Told = Rc<RefCell<Vec<ConnectionReport>>>;
+    type Reported = Rc<RefCell<Vec<ConnectionReport>>>;
 
     /// Reports of some refusals, before the rest is flushed.
-    fn recorded(refuse: impl Fn(&Rc<UseReports>)) -> (Rc<UseReports>, Told) {
-        let told = Told::default();
+    fn recorded(refuse: impl Fn(&Rc<UseReports>)) -> (Rc<UseReports>, Reported) {
+        let told = Reported::default();
         let heard = told.clone();
         let tell = move |frame| match frame {
             FromGateway::Connected(report) => heard.borrow_mut().push(report),

@@ -23,7 +23,7 @@ const ESCAPED: usize = 3;
 
 /// The longest end of a word that is held: a value of [`SEARCHED`] bytes in hex, percent-encoded.
 const HELD: usize = ESCAPED * 2 * SEARCHED;
-/// What ends a message without ending a line, and is in no encoded form of a value.
+/// Bytes that end a message without ending a line. No encoded form of a value has one.
 const CLOSING: &[u8] = b"\"}])>;,";
 
 /// The values of one host's credentials, in all forms that are searched for.
@@ -180,7 +180,7 @@ pub(super) struct ValueFound;
 /// The search of one stream.
 #[derive(Default)]
 pub(super) struct StreamSearch {
-    /// What has arrived last, in which a value may begin.
+    /// The end of the stream so far, in which a value may begin.
     tail: Vec<u8>,
     /// How much of its end is not passed on yet.
     held: usize,

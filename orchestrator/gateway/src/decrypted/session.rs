@@ -9,7 +9,7 @@ use super::rules::Rules;
 use super::upstream::HostTls;
 use super::values::{CredentialValues, Value};
 use broker_protocol::gateway::{Attach, CredentialSpec, RequestRule};
-use orchestrator_logins::Token;
+use orchestrator_logins::RealToken;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -63,7 +63,7 @@ impl CredentialSession {
     }
 
     /// Adds a token of a login to what is searched for.
-    pub(super) fn learn_token(&self, credential: u16, token: &Token) -> Option<Rc<Value>> {
+    pub(super) fn learn_token(&self, credential: u16, token: &RealToken) -> Option<Rc<Value>> {
         let (value, is_new) = self.values.learn_token(credential, token)?;
         if is_new {
             self.learn(credential);

@@ -5,7 +5,7 @@ use super::limits::{EXPIRES_SOON, REMEMBERED, TOKENS, Times, VALUE_MIN, WAITING}
 use broker_protocol::gateway::FromGateway;
 use hyper::header::HeaderValue;
 use orchestrator_aws::KeyParts;
-use orchestrator_logins::{KEY_MIN, Token};
+use orchestrator_logins::{KEY_MIN, RealToken};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -145,7 +145,11 @@ impl CredentialValues {
     }
 
     /// Takes a token that answers may not contain; true if it was not among those that were used last.
-    pub(super) fn learn_token(&self, credential: u16, token: &Token) -> Option<(Rc<Value>, bool)> {
+    pub(super) fn learn_token(
+        &self,
+        credential: u16,
+        token: &RealToken,
+    ) -> Option<(Rc<Value>, bool)> {
         let mut tokens = self.slot(credential).ok()?.tokens.borrow_mut();
         let at = tokens.iter().position(|known| known.bytes == *token);
         let value = match at.and_then(|at| tokens.remove(at)) {
