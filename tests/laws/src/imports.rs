@@ -513,6 +513,9 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
+/// Conditions that hold in tests alone: of the crate itself, and of those that depend on it.
+const FOR_TESTS: [&str; 2] = ["test", "any (test , feature = \"test-support\")"];
+
 /// Whether an item is compiled only for tests.
 pub(super) fn is_for_tests(attributes: &[Attribute]) -> bool {
     let is_test = |attribute: &Attribute| {
@@ -520,7 +523,8 @@ pub(super) fn is_for_tests(attributes: &[Attribute]) -> bool {
             syn::Meta::List(list) => list.tokens.to_string(),
             syn::Meta::Path(_) | syn::Meta::NameValue(_) => String::new(),
         };
-        attribute.path().is_ident("test") || attribute.path().is_ident("cfg") && words == "test"
+        let is_cfg = attribute.path().is_ident("cfg");
+        attribute.path().is_ident("test") || is_cfg && FOR_TESTS.contains(&&*words)
     };
     attributes.iter().any(is_test)
 }
