@@ -5,9 +5,10 @@ use memchr::memmem;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -316,6 +317,27 @@ impl Stat {
 }
 
 impl Process {
+    /// Whether its memory, which has its environment too, holds `text`; not where the caller may not read it.
+    pub fn memory_holds(&self, text: &str) -> bool {
+        let at = |file: &str| format!("/proc/{}/{file}", self.pid);
+        let (Ok(maps), Ok(memory)) = (fs::read_to_string(at("maps")), File::open(at("mem"))) else {
+            return false;
+        };
+        let readable = maps.lines().filter_map(|line| {
+            let (range, rest) = line.split_once(' ')?;
+            let (start, end) = range.split_once('-')?;
+            let number = |text| u64::from_str_radix(text, 16).ok();
+            rest.starts_with('r')
+                .then_some((number(start)?, number(end)?))
+        });
+        readable.into_iter().any(|(start, end)| {
+            let length = usize::try_from(end - start).expect("a mapping fits into memory");
+            let mut bytes = vec![0; length.min(1 << 28)];
+            let read = memory.read_at(&mut bytes, start).unwrap_or(0);
+            memmem::find(&bytes[..read], text.as_bytes()).is_some()
+        })
+    }
+
     /// The process with this number, unless it is gone or a zombie.
     pub fn find(pid: i32) -> Option<Self> {
         let Stat {

@@ -1,12 +1,12 @@
 //! Logins of programs in cells: an authority of the test's gives tokens, and a client logs in as Codex and as Claude Code do. The real
 //! tokens reach the host and no cell, no file of one, and no process but the gateway.
 
-use lazaret_tests::process::{Process, below, until};
+use lazaret_tests::process::{below, until};
 use lazaret_tests::tls_host::TlsHost;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test};
 use serde_json::Value;
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
 /// An authority whose refresh tokens are good once, and an interface that takes its access tokens. Writes what it receives, a line of
 /// JSON each. Tokens have digits behind this text, which no other text has.
@@ -170,26 +170,6 @@ impl Authority {
 
 const REAL: &str = "real-";
 
-/// Whether the memory of a process holds the beginning of a token that was sent.
-fn holds_token(process: &Process, token: &str) -> bool {
-    let at = |file: &str| format!("/proc/{}/{file}", process.pid);
-    let (Ok(maps), Ok(memory)) = (fs::read_to_string(at("maps")), File::open(at("mem"))) else {
-        return false;
-    };
-    let readable = maps.lines().filter_map(|line| {
-        let (range, rest) = line.split_once(' ')?;
-        let (start, end) = range.split_once('-')?;
-        let number = |text| u64::from_str_radix(text, 16).ok();
-        rest.starts_with('r')
-            .then_some((number(start)?, number(end)?))
-    });
-    readable.into_iter().any(|(start, end)| {
-        let mut bytes = vec![0; usize::try_from(end - start).unwrap().min(1 << 28)];
-        let read = memory.read_at(&mut bytes, start).unwrap_or(0);
-        memchr::memmem::find(&bytes[..read], token.as_bytes()).is_some()
-    })
-}
-
 place_test!(tokens_of_a_login_reach_the_host_and_no_cell);
 fn tokens_of_a_login_reach_the_host_and_no_cell(place: Place) {
     let authority = Authority::start(place);
@@ -250,7 +230,7 @@ fn no_process_but_the_gateway_holds_a_token(place: Place) {
     let sent = sent.last().unwrap()["authorization"].as_str().unwrap();
     let token = sent.strip_prefix("Bearer ").unwrap();
     let held = below(session.pid()).into_iter();
-    let held = held.filter(|process| holds_token(process, token));
+    let held = held.filter(|process| process.memory_holds(token));
     let held: Vec<_> = held.map(|process| process.name).collect();
     assert_eq!(held, ["lazaret-gateway"]);
 }

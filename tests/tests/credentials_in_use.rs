@@ -9,8 +9,7 @@ use lazaret_tests::programs::need;
 use lazaret_tests::tls_host::TlsHost;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test, run};
 use serde_json::{Value, json};
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::fs;
 use std::path::Path;
 
 const VALUE: &str = "the-real-value-of-the-token-0123456789";
@@ -139,26 +138,6 @@ fn gateway(session: &Session) -> Process {
     all.remove(0)
 }
 
-/// Whether the memory of a process, or its environment, holds the value.
-fn holds_value(process: &Process) -> bool {
-    let at = |file: &str| format!("/proc/{}/{file}", process.pid);
-    let (Ok(maps), Ok(memory)) = (fs::read_to_string(at("maps")), File::open(at("mem"))) else {
-        return false;
-    };
-    let readable = maps.lines().filter_map(|line| {
-        let (range, rest) = line.split_once(' ')?;
-        let (start, end) = range.split_once('-')?;
-        let number = |text| u64::from_str_radix(text, 16).ok();
-        rest.starts_with('r')
-            .then_some((number(start)?, number(end)?))
-    });
-    readable.into_iter().any(|(start, end)| {
-        let mut bytes = vec![0; usize::try_from(end - start).unwrap().min(1 << 28)];
-        let read = memory.read_at(&mut bytes, start).unwrap_or(0);
-        memchr::memmem::find(&bytes[..read], VALUE.as_bytes()).is_some()
-    })
-}
-
 place_test!(a_host_gets_the_value_where_a_use_says_so_and_the_placeholder_elsewhere);
 fn a_host_gets_the_value_where_a_use_says_so_and_the_placeholder_elsewhere(place: Place) {
     let host = Host::start(place);
@@ -222,7 +201,7 @@ fn no_process_but_the_gateway_holds_the_value(place: Place) {
     session.bash(&script).success();
     let held: Vec<_> = below(session.pid())
         .into_iter()
-        .filter(holds_value)
+        .filter(|process| process.memory_holds(VALUE))
         .map(|process| process.name)
         .collect();
     assert_eq!(held, ["lazaret-gateway"]);

@@ -12,7 +12,7 @@ use std::fmt;
 /// Reads a value that all servers read alike.
 ///
 /// # Errors
-/// It is none, or a name stands twice in it.
+/// The text is no value of JSON, or a name stands twice in it.
 pub fn strict(bytes: &[u8]) -> Result<Value, UnreadBody> {
     let read: Result<Strict, _> = serde_json::from_slice(bytes);
     read.map(|strict| strict.0).map_err(|_| UnreadBody::Json)

@@ -41,7 +41,7 @@ pub struct CapturedAnswer {
 /// Takes the tokens out of an answer.
 ///
 /// # Errors
-/// It is too long, or no object that all clients read alike.
+/// The answer is too long, or no object that all clients read alike.
 pub fn capture(
     body: &[u8],
     (key, spec): (&TokenKey, &LoginSpec),

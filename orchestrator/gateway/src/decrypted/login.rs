@@ -80,7 +80,7 @@ impl Exchange {
     /// The token for which a text stands.
     ///
     /// # Errors
-    /// It was not encrypted with this key for this purpose.
+    /// The text was not encrypted with this key for this purpose.
     pub(super) fn opened(
         &self,
         credential: u16,

@@ -192,29 +192,27 @@ impl StreamSearch {
     /// # Errors
     /// A value: nothing more may be passed on.
     pub(super) fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, ValueFound> {
+        if needles.forms.is_empty() && self.held == 0 {
+            self.tail.clear();
+            return Ok(next);
+        }
         let before = self.tail.len();
         self.tail.extend_from_slice(&next[..next.len().min(HELD)]);
         if needles.are_in(&self.tail) || needles.are_in(&next) {
             return Err(ValueFound);
         }
         self.tail.truncate(before);
-        let held = self.take_held();
+        let held = self.release();
+        let kept = next.len().min(HELD);
+        self.tail.extend_from_slice(&next[next.len() - kept..]);
         let mut passed = match held.is_empty() {
             true => next,
             false => [held, next].concat().into(),
         };
-        let kept = passed.len().min(HELD);
-        self.tail.extend_from_slice(&passed[passed.len() - kept..]);
         self.tail.drain(..self.tail.len().saturating_sub(HELD));
         self.held = needles.last_word(&passed);
         passed.truncate(passed.len() - self.held);
         Ok(passed)
-    }
-
-    fn take_held(&mut self) -> Bytes {
-        let held = self.tail.split_off(self.tail.len() - self.held);
-        self.held = 0;
-        held.into()
     }
 
     /// The bytes that are held, for a program that has waited for more, or at the end of the stream. The search goes on behind them.
