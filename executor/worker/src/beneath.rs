@@ -127,7 +127,7 @@ impl FileCall<'_> {
         };
         let why = match verdict {
             Verdict::Refuse(rule) => self.why(rule, location, intent).to_owned(),
-            Verdict::Allow => match self.names.out_of_scope(self.tool, location) {
+            Verdict::Allow => match self.names().out_of_scope(self.tool(), location) {
                 Some(why) => why,
                 None => return Ok(()),
             },
@@ -154,7 +154,7 @@ impl FileCall<'_> {
         let real = real.map_err(|_| OpenError::Outside {
             path: path.to_string(),
         })?;
-        match self.context.permitted.contains(&real) {
+        match self.context().permitted.contains(&real) {
             true => Ok(()),
             false => Err(OpenError::Elsewhere {
                 path: path.to_string(),
@@ -194,7 +194,7 @@ impl FileCall<'_> {
     /// The target of the link at `absolute`, if that is a link in a zone.
     fn link_at(&self, absolute: &Path) -> Option<PathBuf> {
         let on_the_way = || {
-            self.names
+            self.names()
                 .leads_to_granted(absolute)
                 .then(|| granted(absolute))
                 .flatten()
@@ -220,7 +220,7 @@ impl FileCall<'_> {
             })
         });
         found.or_else(|| {
-            self.names
+            self.names()
                 .is_granted(absolute)
                 .then(|| granted(absolute))
                 .flatten()

@@ -101,11 +101,8 @@ fn run() -> io::Result<()> {
     descriptors::keep_only(&kept.into_iter().flatten().collect::<Vec<_>>(), &[]).map_err(other)?;
     match &spec.task {
         WorkerTask::FileTools(tools) => {
-            let worker = Worker {
-                made: made.map(File::from),
-                ..file_tools(&spec, tools, undo).map_err(other)?
-            };
-            serve::serve(&worker, &socket)
+            let worker = file_tools(&spec, tools, undo).map_err(other)?;
+            serve::serve(&worker.recording(made.map(File::from)), &socket)
         }
         WorkerTask::Questions { .. } => {
             let (roots, names) = opened(&spec, WorkerSpec::matcher).map_err(other)?;

@@ -30,8 +30,8 @@ impl FileCall<'_> {
             Some(digest) => Some(KnownFile::Whole(digest)),
             None => KnownFile::part(&mut file, &stat).map_err(failed)?,
         };
-        if let Some(known) = known.filter(|_| self.context.purpose != WorkerPurpose::Preview) {
-            self.seen.borrow_mut().note(found.location, known);
+        if let Some(known) = known.filter(|_| self.context().purpose != WorkerPurpose::Preview) {
+            self.seen().note(found.location, known);
         }
         Ok(read)
     }

@@ -47,7 +47,7 @@ impl Tree for ZoneTree<'_> {
     type Handle<'h> = Option<BorrowedFd<'h>>;
 
     fn names(&self, _: &Path) -> &Matcher {
-        &self.worker.names.protected
+        &self.worker.names().protected
     }
 
     fn in_zones<'p>(&'p self, at: &'p Path) -> impl Iterator<Item = (&'p Path, &'p [u8])> {
@@ -58,7 +58,7 @@ impl Tree for ZoneTree<'_> {
     }
 
     fn other_paths<'p>(&'p self, at: &'p Path) -> impl Iterator<Item = PathBuf> {
-        self.worker.names.objects.other_paths(at)
+        self.worker.names().objects.other_paths(at)
     }
 
     fn is_writable(&self, _: &Path) -> bool {
@@ -66,15 +66,15 @@ impl Tree for ZoneTree<'_> {
     }
 
     fn may_reach(&self, _: Self::Handle<'_>, at: &Path, _: Access) -> io::Result<bool> {
-        Ok(self.zone != Zone::Granted || self.worker.names.is_granted_outside(at))
+        Ok(self.zone != Zone::Granted || self.worker.names().is_granted_outside(at))
     }
 
     fn protection_of_place(&self, at: &Path) -> Option<Protection> {
-        self.worker.names.objects.protection_of_place(at)
+        self.worker.names().objects.protection_of_place(at)
     }
 
     fn has_place_below(&self, at: &Path) -> bool {
-        self.worker.names.objects.has_place_below(at)
+        self.worker.names().objects.has_place_below(at)
     }
 
     fn protection_of_object(&self, _: Self::Handle<'_>) -> Option<Protection> {
@@ -139,7 +139,7 @@ impl Worker {
     /// Why a rule closes a name for `intent`: a protected name says that itself.
     pub(crate) fn why(&self, rule: Rule, location: &Location, intent: Intent) -> &str {
         let (tree, at) = self.tree(location);
-        let names = &self.names.protected;
+        let names = &self.names().protected;
         let closes = |protection| intent == Intent::Write || protection == Protection::All;
         let paths = Judge::of(&tree).protected_as(&at);
         let closing = paths.iter().filter_map(|(_, path)| names.protection(path));

@@ -30,7 +30,7 @@ impl FileCall<'_> {
         before: Option<&CurrentFile>,
         after: Option<Digest>,
     ) -> Option<u64> {
-        let WorkerPurpose::Call(call) = self.context.purpose else {
+        let WorkerPurpose::Call(call) = self.context().purpose else {
             return None;
         };
         if !self.root(Zone::Central).writable {
@@ -47,7 +47,7 @@ impl FileCall<'_> {
             None => None,
         };
         let record = ChangeRecord {
-            session: self.context.session.clone(),
+            session: self.context().session.clone(),
             call,
             time_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
             // A name that is not text is recorded as the link that led to it.
@@ -56,7 +56,7 @@ impl FileCall<'_> {
             after,
         };
         let content = before.and_then(|before| before.content.as_deref());
-        self.store.borrow_mut().save(&record, content).ok()
+        self.store().save(&record, content).ok()
     }
 
     /// Runs `write`, whose change was saved as `kept`. A change that did not happen is dropped.
@@ -67,14 +67,14 @@ impl FileCall<'_> {
     ) -> Result<T, WorkError> {
         let written = write();
         if let (Err(_), Some(number)) = (&written, kept) {
-            self.store.borrow().forget(number);
+            self.store().forget(number);
         }
         written
     }
 
     /// Answers `history`.
     pub(crate) fn history(&self, request: &History) -> Result<Changes, WorkError> {
-        let store = self.store.borrow();
+        let store = self.store();
         let failed = |errno| SystemError::new("look through", "the history", errno);
         let numbers = store.numbers().map_err(failed)?;
         let total = numbers.len() as u64;
@@ -125,8 +125,7 @@ impl FileCall<'_> {
             force,
         } = *request;
         let record = self
-            .store
-            .borrow()
+            .store()
             .record(change)
             .ok_or(UndoError::Unknown(change))?;
         if record.path != *path {
@@ -185,7 +184,7 @@ impl FileCall<'_> {
             change, ref path, ..
         } = *request;
         let content = before.map(|state| {
-            let content = self.store.borrow().object(state.digest);
+            let content = self.store().object(state.digest);
             content
                 .ok_or(UndoError::Lost(change))
                 .map(|content| (content, state))
@@ -200,7 +199,7 @@ impl FileCall<'_> {
             (None, None) => Ok(()),
         })?;
         // The session has not read what was restored.
-        self.seen.borrow_mut().forget(location);
+        self.seen().forget(location);
         let bytes = content.map_or(0, |(content, _)| content.len() as u64);
         Ok(Undone {
             sha256: before.map(|state| state.digest),

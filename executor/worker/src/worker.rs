@@ -7,27 +7,29 @@ use crate::seen::SeenFiles;
 use crate::undo_store::UndoStore;
 use crate::zone_names::Names;
 use broker_protocol::{Failed, FileAnswer, FileReply, Request, Zone, ZonePath};
+use executor_spec::known_directories::identity;
 use executor_spec::worker::WorkerContext;
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::fs::File;
+use std::io::Write;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 
 /// The file tools on two roots. Only the roots' descriptors and what has been read are kept between calls.
 pub(crate) struct Worker {
-    pub roots: OpenRoots,
-    pub names: Names,
-    pub seen: RefCell<SeenFiles>,
-    pub store: RefCell<UndoStore>,
+    roots: OpenRoots,
+    names: Names,
+    seen: RefCell<SeenFiles>,
+    store: RefCell<UndoStore>,
     /// Where the directories are recorded that it makes: a repository may come about in them.
-    pub made: Option<File>,
+    made: Option<File>,
 }
 
 /// One request, and on whose behalf it is carried out. The tools are its methods.
 pub(crate) struct FileCall<'w> {
     worker: &'w Worker,
-    pub context: WorkerContext,
-    pub tool: &'w str,
+    context: WorkerContext,
+    tool: &'w str,
     leased: Option<LeasedFile>,
 }
 
@@ -48,6 +50,34 @@ impl Worker {
             seen: RefCell::default(),
             store: RefCell::new(UndoStore::new(undo, budget)),
             made: None,
+        }
+    }
+
+    /// The same worker, which records in `made` the directories that it makes.
+    pub(crate) fn recording(self, made: Option<File>) -> Self {
+        Self { made, ..self }
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The files that this session has read. Borrowed for one step at a time.
+    pub(crate) fn seen(&self) -> RefMut<'_, SeenFiles> {
+        self.seen.borrow_mut()
+    }
+
+    /// The saved changes. Borrowed for one step at a time.
+    pub(crate) fn store(&self) -> RefMut<'_, UndoStore> {
+        self.store.borrow_mut()
+    }
+
+    /// Records a directory that a call has made. Where it is not recorded, no repository comes about in it.
+    pub(crate) fn record_directory(&self, directory: &File) {
+        if let Some(mut memory) = self.made.as_ref()
+            && let Some(identity) = directory.metadata().ok().as_ref().and_then(identity)
+        {
+            let _ = memory.write_all(&identity);
         }
     }
 
@@ -90,6 +120,14 @@ impl Worker {
 }
 
 impl FileCall<'_> {
+    pub(crate) fn context(&self) -> &WorkerContext {
+        &self.context
+    }
+
+    pub(crate) fn tool(&self) -> &str {
+        self.tool
+    }
+
     /// The file that a lease opens to this call, if `location` is its place.
     pub(crate) fn leased_at(&self, location: &Location) -> Option<&LeasedFile> {
         self.leased.as_ref().filter(|leased| leased.is_at(location))

@@ -15,7 +15,6 @@ use crate::temporary::TemporaryFile;
 use crate::worker::FileCall;
 use crate::zone_names::Intent;
 use broker_protocol::{Digest, FileWrite, Written, ZonePath};
-use executor_spec::known_directories::identity;
 use executor_sys::withdraw_name::withdraw_name;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
@@ -24,7 +23,6 @@ use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, unlinkat};
 use policies_guard::{Moment, New, ObjectKind, Verdict};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -183,14 +181,12 @@ impl FileCall<'_> {
             (Some(expected), Some(found)) if expected == found => Ok(()),
             (Some(_), Some(_)) => Err(WriteError::Changed { path: path() }),
             (Some(_), None) => Err(WriteError::TooLarge { path: path() }),
-            (None, digest) => self
-                .seen
-                .borrow()
-                .check(location, &current.stat, digest)
-                .map_err(|unknown| match unknown {
+            (None, digest) => self.seen().check(location, &current.stat, digest).map_err(
+                |unknown| match unknown {
                     NotKnown::Unread => WriteError::Unread { path: path() },
                     NotKnown::Modified => WriteError::Modified { path: path() },
-                }),
+                },
+            ),
         }
     }
 
@@ -206,9 +202,7 @@ impl FileCall<'_> {
     ) -> Result<Option<u64>, WorkError> {
         let kept = self.record_change(path, &location, before, Some(digest));
         self.keeping(kept, || self.put(path, &location, content, before, None))?;
-        self.seen
-            .borrow_mut()
-            .note(location, KnownFile::Whole(digest));
+        self.seen().note(location, KnownFile::Whole(digest));
         Ok(kept)
     }
 
@@ -315,11 +309,8 @@ impl FileCall<'_> {
             Err(errno) => return Err(errno),
         };
         let directory = File::from(open_beneath(at, Path::new(name), ENTERING, Mode::empty())?);
-        // Where it is not recorded, no repository comes about in it.
-        if let Some(mut memory) = self.made.as_ref().filter(|_| is_made)
-            && let Some(identity) = directory.metadata().ok().as_ref().and_then(identity)
-        {
-            let _ = memory.write_all(&identity);
+        if is_made {
+            self.record_directory(&directory);
         }
         Ok(directory.into())
     }

@@ -120,8 +120,18 @@ fn paths_outside_a_grant_stay_closed_by_every_way_to_them() {
 
 #[test]
 fn a_grant_around_the_roots_is_no_second_way_to_them() {
-    let mut ground = Ground::new();
-    ground.worker.names.granted = vec![ground.home.clone()];
+    let ground = Ground::new();
+    let names = Names {
+        granted: vec![ground.home.clone()],
+        ..names(&ground.home)
+    };
+    let worker = Worker::new(
+        roots(&ground.home, Access::Write, Access::Write),
+        names,
+        undo_directory(&ground.home),
+        UNDO,
+    );
+    let ground = Ground { worker, ..ground };
     ground.put("project/a", "inside\n");
     ground.put("tools/a", "inside\n");
     assert_eq!(
