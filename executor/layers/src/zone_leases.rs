@@ -6,6 +6,7 @@ use executor_spec::protected_objects::ObjectId;
 use executor_spec::readable_secret::{ReadableSecret, SecretView};
 use executor_spec::sandbox::SandboxSpec;
 use policies::Access;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -16,6 +17,35 @@ pub enum ZoneFile {
     Masked(ObjectId),
     /// A file that names alone close for writing, all of which a profile may open, and what is said of the strongest.
     Named(String),
+}
+
+/// Why no lease opens a file of a zone that some lease could open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotLeasable {
+    /// A file of secrets that a policy keeps masked.
+    KeptMasked,
+    Protected {
+        pattern: String,
+        why: String,
+    },
+    ReadOnlyProject,
+    /// It is closed as an object too, or a link leads there.
+    AlsoClosed,
+}
+
+impl fmt::Display for NotLeasable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KeptMasked => {
+                f.write_str("`[secrets]` of a policy file keeps it from being revealed")
+            }
+            Self::Protected { pattern, why } => write!(f, "{pattern} is protected ({why})"),
+            Self::ReadOnlyProject => {
+                f.write_str("commands of this session may not change the project")
+            }
+            Self::AlsoClosed => f.write_str("more than its name closes it"),
+        }
+    }
 }
 
 /// The lease that would let commands change the file at `path`, where calls of the session may want one.
@@ -59,25 +89,25 @@ pub fn in_zone(
     path: &Path,
     access: Access,
     spec: &SandboxSpec,
-) -> Result<Option<ZoneFile>, String> {
+) -> Result<Option<ZoneFile>, NotLeasable> {
     match access {
         Access::Read => masked(path, spec),
         Access::Write => named(path, spec),
     }
 }
 
-fn masked(path: &Path, spec: &SandboxSpec) -> Result<Option<ZoneFile>, String> {
+fn masked(path: &Path, spec: &SandboxSpec) -> Result<Option<ZoneFile>, NotLeasable> {
     let Some(secret) = secret(path, spec) else {
         return Ok(None);
     };
     if secret.may_be_revealed {
         Ok(Some(ZoneFile::Masked(secret.id)))
     } else {
-        Err("`[secrets]` of a policy file keeps it from being revealed".to_owned())
+        Err(NotLeasable::KeptMasked)
     }
 }
 
-fn named(path: &Path, spec: &SandboxSpec) -> Result<Option<ZoneFile>, String> {
+fn named(path: &Path, spec: &SandboxSpec) -> Result<Option<ZoneFile>, NotLeasable> {
     let (root, access) = spec.zone(Zone::Project);
     let Some(below) = path
         .strip_prefix(root)
@@ -91,15 +121,18 @@ fn named(path: &Path, spec: &SandboxSpec) -> Result<Option<ZoneFile>, String> {
         return Ok(None);
     };
     if !matcher.opens(below) {
-        return Err(format!("{} is protected ({})", name.pattern, name.why));
+        return Err(NotLeasable::Protected {
+            pattern: name.pattern.to_string(),
+            why: name.why.clone(),
+        });
     }
     if access != Access::Write {
-        return Err("commands of this session may not change the project".to_owned());
+        return Err(NotLeasable::ReadOnlyProject);
     }
     let also_closed = spec.found().also_closed.iter().map(|closed| &closed.path);
     let mut closed = also_closed.chain(&spec.found().led_to);
     if closed.any(|closed| path.starts_with(closed)) {
-        return Err("more than its name closes it".to_owned());
+        return Err(NotLeasable::AlsoClosed);
     }
     Ok(Some(ZoneFile::Named(name.why.clone())))
 }

@@ -2,7 +2,7 @@
 
 use broker_protocol::{Leased, Refused};
 use executor_layers::leased_mounts::{LEASED_PINS_MAX, LeasedMount};
-use executor_layers::zone_leases::ZoneFile;
+use executor_layers::zone_leases::{NotLeasable, ZoneFile};
 use executor_project::discovery::discover_leased;
 use executor_project::git_settings::NamedPath;
 use executor_project::protected::{Discovery, LEASED_ENTRIES_MAX, ProtectError};
@@ -50,7 +50,7 @@ pub struct Places<'a> {
 }
 
 /// Finds the file that a lease with this access would open at a path, if it lies in a zone; or why it may not be opened.
-pub(crate) type InZone<'a> = dyn Fn(&Path, Access) -> Result<Option<ZoneFile>, String> + 'a;
+pub(crate) type InZone<'a> = dyn Fn(&Path, Access) -> Result<Option<ZoneFile>, NotLeasable> + 'a;
 
 /// A requested path, and the object there.
 #[derive(Debug)]
@@ -81,7 +81,8 @@ impl Places<'_> {
     /// It may not be leased, whoever approves, or cannot be opened.
     pub fn open(&self, access: Access, text: &str, names: &Matcher) -> Result<LeasedPath, Refused> {
         let refuse = |why: String| refused(text, &why);
-        let in_zone = (self.in_zone)(Path::new(text), access).map_err(&refuse)?;
+        let in_zone = (self.in_zone)(Path::new(text), access);
+        let in_zone = in_zone.map_err(|error| refuse(error.to_string()))?;
         let path = match &in_zone {
             Some(_) => self.policy.may_lease_in_zone(access, text),
             None => self.policy.may_lease(access, text, names),
