@@ -2,6 +2,7 @@
 
 use crate::time;
 use serde::Deserialize;
+use thiserror::Error;
 use zeroize::Zeroizing;
 
 /// Bytes of a key's name, as AWS bounds them.
@@ -27,19 +28,40 @@ struct PrintedKey {
     expiration: Option<String>,
 }
 
+/// Why a source's output is no key of AWS. Nothing of it is quoted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AwsKeyError {
+    #[error("its source gave no text")]
+    NoText,
+    #[error(
+        "its source gave JSON without AccessKeyId and SecretAccessKey; `aws configure export-credentials` prints it"
+    )]
+    OtherJson,
+    #[error(
+        "its source gave neither the JSON of `aws configure export-credentials` nor the lines of one section of a `credentials` file"
+    )]
+    OtherText,
+    #[error("its source gave no name of an access key")]
+    NoId,
+    #[error("its source gave no secret access key")]
+    NoSecret,
+    #[error("its source gave a session token that no header may contain")]
+    BadToken,
+    #[error("its source gave an Expiration that is no time")]
+    BadExpiration,
+}
+
 /// The secret key and its parts: from the JSON that `aws configure export-credentials` prints, or the lines of a `credentials` file with
 /// one section.
 ///
 /// The secret and a session token have at least `least` bytes.
 ///
 /// # Errors
-/// Why there is none, for people.
-pub fn read_key(bytes: &[u8], least: usize) -> Result<(Zeroizing<Vec<u8>>, KeyParts), String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "its source gave no text".to_owned())?;
+/// [`AwsKeyError`].
+pub fn read_key(bytes: &[u8], least: usize) -> Result<(Zeroizing<Vec<u8>>, KeyParts), AwsKeyError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| AwsKeyError::NoText)?;
     let printed = match text.trim_start().starts_with('{') {
-        true => serde_json::from_str(text).map_err(|_| {
-            "its source gave JSON without AccessKeyId and SecretAccessKey; `aws configure export-credentials` prints it".to_owned()
-        })?,
+        true => serde_json::from_str(text).map_err(|_| AwsKeyError::OtherJson)?,
         false => of_lines(text)?,
     };
     let PrintedKey {
@@ -54,28 +76,21 @@ pub fn read_key(bytes: &[u8], least: usize) -> Result<(Zeroizing<Vec<u8>>, KeyPa
     let is_visible = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_graphic);
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if !ID.contains(&id.len()) || !id.bytes().all(is_word) {
-        return Err("its source gave no name of an access key".into());
+        return Err(AwsKeyError::NoId);
     }
     if secret.len() < least || !is_visible(&secret) {
-        return Err("its source gave no secret access key".into());
+        return Err(AwsKeyError::NoSecret);
     }
     let is_token = |token: &Zeroizing<Vec<u8>>| token.len() >= least && is_visible(token);
     if !token.as_ref().is_none_or(is_token) {
-        return Err("its source gave a session token that no header may contain".into());
+        return Err(AwsKeyError::BadToken);
     }
-    let expires = expiration.map(|text| {
-        let unread = || "its source gave an Expiration that is no time".to_owned();
-        time::read(&text).ok_or_else(unread)
-    });
+    let expires = expiration.map(|text| time::read(&text).ok_or(AwsKeyError::BadExpiration));
     let expires = expires.transpose()?;
     Ok((secret, KeyParts { id, token, expires }))
 }
 
-fn of_lines(text: &str) -> Result<PrintedKey, String> {
-    let wrong = || {
-        "its source gave neither the JSON of `aws configure export-credentials` nor the lines of one section of a `credentials` file"
-            .to_owned()
-    };
+fn of_lines(text: &str) -> Result<PrintedKey, AwsKeyError> {
     let (mut sections, mut id, mut secret, mut session_token) = (0, None, None, None);
     for line in text.lines().map(str::trim) {
         if line.starts_with('[') {
@@ -91,7 +106,7 @@ fn of_lines(text: &str) -> Result<PrintedKey, String> {
             _ => continue,
         };
         if slot.replace(value.trim().to_owned()).is_some() {
-            return Err(wrong());
+            return Err(AwsKeyError::OtherText);
         }
     }
     match (sections, id, secret) {
@@ -101,7 +116,7 @@ fn of_lines(text: &str) -> Result<PrintedKey, String> {
             session_token,
             expiration: None,
         }),
-        (_, _, _) => Err(wrong()),
+        (_, _, _) => Err(AwsKeyError::OtherText),
     }
 }
 
@@ -148,7 +163,7 @@ mod tests {
             (json("").replace(ID, "AKIA"), "no name"),
             (json("").replace(SECRET, "short"), "no secret"),
         ] {
-            let why = read_key(text.as_bytes(), 8).unwrap_err();
+            let why = read_key(text.as_bytes(), 8).unwrap_err().to_string();
             assert!(
                 why.contains(want) && !why.contains("wJalr"),
                 "{text}: {why}"

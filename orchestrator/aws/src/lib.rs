@@ -8,7 +8,7 @@ mod sign;
 mod time;
 
 pub use asked::{SIGNED_BODY, SignFault, SigningScope, asked, stated_payload};
-pub use key::{KeyParts, read_key};
+pub use key::{AwsKeyError, KeyParts, read_key};
 pub use operations::{Operations, is_s3};
 pub use sign::{digest, sign};
 pub use time::now;

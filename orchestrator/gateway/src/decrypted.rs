@@ -52,6 +52,7 @@ pub use limits::Times;
 pub(crate) use reports::UseReports;
 pub use upstream::CertificateRoots;
 pub(crate) use upstream::{HostTls, Protocol};
+pub use values::ValueError;
 
 pub struct UpstreamLogin(Rc<Value>);
 
@@ -154,8 +155,8 @@ impl TlsTerminator {
     /// The proxy's login, which the broker is asked for when it is first needed.
     ///
     /// # Errors
-    /// Why there is none, for people.
-    pub async fn login(&self, credential: u16) -> Result<UpstreamLogin, String> {
+    /// [`ValueError`].
+    pub async fn login(&self, credential: u16) -> Result<UpstreamLogin, ValueError> {
         self.session.values.get(credential).await.map(UpstreamLogin)
     }
 

@@ -4,14 +4,42 @@
 use super::limits::{EXPIRES_SOON, REMEMBERED, TOKENS, Times, VALUE_MIN, WAITING};
 use broker_protocol::gateway::FromGateway;
 use hyper::header::HeaderValue;
-use orchestrator_aws::KeyParts;
+use orchestrator_aws::{AwsKeyError, KeyParts};
 use orchestrator_logins::{KEY_MIN, RealToken};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use zeroize::Zeroizing;
+
+/// Why a credential has no value now.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ValueError {
+    #[error("there is no such credential")]
+    Unknown,
+    #[error("its source gave none")]
+    Empty,
+    #[error("{WAITING} requests wait for it already")]
+    Waiting,
+    #[error("its source did not answer within {seconds} s")]
+    Late { seconds: u64 },
+    /// An expired key is never sent.
+    #[error("it has expired, and its source gave no newer one")]
+    Expired,
+    #[error("its source gave fewer than {VALUE_MIN} bytes")]
+    Short,
+    #[error("its source gave characters that no header may contain")]
+    Characters,
+    #[error("the key of a login has at least {KEY_MIN} bytes, and its source gave fewer")]
+    ShortKey,
+    #[error(transparent)]
+    Key(#[from] AwsKeyError),
+    /// The broker could not read it, in its words.
+    #[error("{0}")]
+    Source(String),
+}
 
 /// One value of a credential.
 pub(super) struct Value {
@@ -60,7 +88,7 @@ enum ValueState {
     #[default]
     Empty,
     Held(Rc<Value>),
-    Failed(String),
+    Failed(ValueError),
 }
 
 impl CredentialValues {
@@ -75,8 +103,8 @@ impl CredentialValues {
     /// The value for a request, which waits for it if need be.
     ///
     /// # Errors
-    /// Why there is none, for people.
-    pub(super) async fn get(&self, credential: u16) -> Result<Rc<Value>, String> {
+    /// [`ValueError`].
+    pub(super) async fn get(&self, credential: u16) -> Result<Rc<Value>, ValueError> {
         let slot = self.slot(credential)?;
         if !slot.is_asked.get() {
             match slot.state.borrow().clone() {
@@ -91,7 +119,7 @@ impl CredentialValues {
         match slot.state.borrow().clone() {
             ValueState::Held(value) => unexpired(value),
             ValueState::Failed(why) => Err(why),
-            ValueState::Empty => Err("its source gave none".into()),
+            ValueState::Empty => Err(ValueError::Empty),
         }
     }
 
@@ -120,27 +148,24 @@ impl CredentialValues {
 
     /// Takes a value from the broker, or why there is none. A final line feed is no part of it.
     pub(crate) fn deliver(&self, credential: u16, answer: Result<Vec<u8>, String>) {
-        let value = answer.map(Zeroizing::new).and_then(usable);
+        let value = read_answer(answer).and_then(usable);
         self.hold(credential, value.map(|bytes| (bytes, None)));
     }
 
     /// The same for a key of AWS, in the form in which its source prints it.
     pub(crate) fn deliver_key(&self, credential: u16, answer: Result<Vec<u8>, String>) {
-        let value = answer
-            .map(Zeroizing::new)
-            .and_then(|text| orchestrator_aws::read_key(&text, VALUE_MIN));
+        let value =
+            read_answer(answer).and_then(|text| Ok(orchestrator_aws::read_key(&text, VALUE_MIN)?));
         self.hold(credential, value.map(|(bytes, key)| (bytes, Some(key))));
     }
 
     /// Takes the key of logins in the same way.
     pub(crate) fn deliver_secret(&self, credential: u16, answer: Result<Vec<u8>, String>) {
         let long = |bytes: Zeroizing<Vec<u8>>| match bytes.len() < KEY_MIN {
-            true => Err(format!(
-                "the key of a login has at least {KEY_MIN} bytes, and its source gave fewer"
-            )),
+            true => Err(ValueError::ShortKey),
             false => Ok(bytes),
         };
-        let value = answer.map(Zeroizing::new).and_then(usable).and_then(long);
+        let value = read_answer(answer).and_then(usable).and_then(long);
         self.hold(credential, value.map(|bytes| (bytes, None)));
     }
 
@@ -167,7 +192,11 @@ impl CredentialValues {
         Some((value, at.is_none()))
     }
 
-    fn hold(&self, credential: u16, value: Result<(Zeroizing<Vec<u8>>, Option<KeyParts>), String>) {
+    fn hold(
+        &self,
+        credential: u16,
+        value: Result<(Zeroizing<Vec<u8>>, Option<KeyParts>), ValueError>,
+    ) {
         let Ok(slot) = self.slot(credential) else {
             return;
         };
@@ -191,10 +220,10 @@ impl CredentialValues {
         )
     }
 
-    fn slot(&self, credential: u16) -> Result<&ValueSlot, String> {
+    fn slot(&self, credential: u16) -> Result<&ValueSlot, ValueError> {
         self.slots
             .get(usize::from(credential))
-            .ok_or_else(|| "there is no such credential".into())
+            .ok_or(ValueError::Unknown)
     }
 
     fn may_ask(&self, slot: &ValueSlot) -> bool {
@@ -209,9 +238,9 @@ impl CredentialValues {
         (self.tell)(FromGateway::Wanted { credential });
     }
 
-    async fn wait(&self, slot: &ValueSlot) -> Result<(), String> {
+    async fn wait(&self, slot: &ValueSlot) -> Result<(), ValueError> {
         if slot.waiting.get() >= WAITING {
-            return Err(format!("{WAITING} requests wait for it already"));
+            return Err(ValueError::Waiting);
         }
         let _waiting = ValueWait::new(&slot.waiting);
         let answered = async {
@@ -222,7 +251,7 @@ impl CredentialValues {
         let seconds = self.times.value.as_secs();
         timeout(self.times.value, answered)
             .await
-            .map_err(|_| format!("its source did not answer within {seconds} s"))
+            .map_err(|_| ValueError::Late { seconds })
     }
 }
 
@@ -265,14 +294,18 @@ impl Drop for ValueWait<'_> {
 }
 
 /// The value, unless it is a key that is no longer good: such a one is never sent.
-fn unexpired(value: Rc<Value>) -> Result<Rc<Value>, String> {
+fn unexpired(value: Rc<Value>) -> Result<Rc<Value>, ValueError> {
     match value.ends_within(0) {
-        true => Err("it has expired, and its source gave no newer one".into()),
+        true => Err(ValueError::Expired),
         false => Ok(value),
     }
 }
 
-fn usable(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, String> {
+fn read_answer(answer: Result<Vec<u8>, String>) -> Result<Zeroizing<Vec<u8>>, ValueError> {
+    answer.map(Zeroizing::new).map_err(ValueError::Source)
+}
+
+fn usable(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, ValueError> {
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }
@@ -280,10 +313,10 @@ fn usable(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, String> {
         bytes.pop();
     }
     if bytes.len() < VALUE_MIN {
-        return Err(format!("its source gave fewer than {VALUE_MIN} bytes"));
+        return Err(ValueError::Short);
     }
     if HeaderValue::from_bytes(&bytes).is_err() {
-        return Err("its source gave characters that no header may contain".into());
+        return Err(ValueError::Characters);
     }
     Ok(bytes)
 }

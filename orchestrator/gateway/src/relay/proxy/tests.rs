@@ -409,5 +409,7 @@ fn a_refused_login_is_asked_for_once_more() {
     let (result, _) = with_login(&[DENIED, DENIED], &["user:old-one", "user:new-one"]);
     assert_eq!(result, Err(ProxyFault::LoginRefused));
     let (result, _) = with_login(&[], &[]);
-    assert!(matches!(result, Err(ProxyFault::NoLogin(why)) if why.contains("gone")));
+    assert!(
+        matches!(result, Err(ProxyFault::NoLogin(error)) if error.to_string().contains("gone"))
+    );
 }
