@@ -1,12 +1,11 @@
 //! The files of run logs: one directory for each run; the oldest are removed.
 
 use crate::state_directory;
-use nix::unistd::Uid;
 use orchestrator_text::time;
 use serde_json::Value;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -37,10 +36,10 @@ pub fn create() -> io::Result<File> {
         .recursive(true)
         .mode(0o700)
         .create(&state)?;
-    close(&state)?;
+    state_directory::make_private(&state)?;
     match DirBuilder::new().mode(0o700).create(&runs) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        Ok(()) | Err(_) => close(&runs)?,
+        Ok(()) | Err(_) => state_directory::make_private(&runs)?,
     }
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -66,29 +65,6 @@ pub fn create() -> io::Result<File> {
     // Held until this process ends, however it ends: a run in progress is not removed.
     file.try_lock_shared()?;
     Ok(file)
-}
-
-/// Checks that `path` is a directory of ours and no link, and removes access for others: its content is for the user alone, and a
-/// link would lead where somebody else chose.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "our own records, in neither root"
-)]
-fn close(path: &Path) -> io::Result<()> {
-    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY;
-    let directory = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
-    let metadata = directory.metadata()?;
-    if metadata.uid() != Uid::effective().as_raw() {
-        let message = format!("{} belongs to another user", path.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
-    }
-    if metadata.mode() & 0o077 != 0 {
-        directory.set_permissions(Permissions::from_mode(0o700))?;
-    }
-    Ok(())
 }
 
 /// If the maximum number of runs is reached, reuses directory and file of the oldest run for `run`, and removes further ones.
@@ -159,7 +135,7 @@ fn reuse(old: &Path, log: File, run: &Path) -> io::Result<File> {
     reason = "our own records, in neither root"
 )]
 pub fn ids() -> io::Result<Vec<String>> {
-    match close(&directory()) {
+    match state_directory::make_private(&directory()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         checked => checked?,
     }
@@ -274,6 +250,8 @@ fn open(id: &str) -> io::Result<Option<File>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
     #[allow(clippy::disallowed_methods)] // A test may make what it likes.
@@ -296,10 +274,12 @@ mod tests {
             .create(&link)
             .unwrap();
         assert!(
-            close(&link).is_err() && close(&file).is_err() && close(&folder.join("none")).is_err()
+            state_directory::make_private(&link).is_err()
+                && state_directory::make_private(&file).is_err()
+                && state_directory::make_private(&folder.join("none")).is_err()
         );
         assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o777);
-        close(&open).unwrap();
+        state_directory::make_private(&open).unwrap();
         assert_eq!(open.metadata().unwrap().mode() & 0o777, 0o700);
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -4,8 +4,11 @@ use broker_protocol::Digest;
 use nix::unistd::{Uid, User};
 use policies::directories;
 use std::ffi::OsString;
+use std::fs::{OpenOptions, Permissions};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The directory of Lazaret's state.
@@ -30,6 +33,32 @@ pub fn of_home() -> PathBuf {
             .join(Digest::of(other.as_os_str().as_bytes()).to_string()),
         None => directory(),
     }
+}
+
+/// Checks that `path` is a directory of ours and no link, and removes access for others: its content is for the user alone, and a
+/// link would lead where somebody else chose.
+///
+/// # Errors
+/// Errors of the file system; also if it belongs to another user.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own records, in neither root"
+)]
+pub fn make_private(path: &Path) -> io::Result<()> {
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY;
+    let directory = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    let metadata = directory.metadata()?;
+    if metadata.uid() != Uid::effective().as_raw() {
+        let message = format!("{} belongs to another user", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        directory.set_permissions(Permissions::from_mode(0o700))?;
+    }
+    Ok(())
 }
 
 /// The home directory, as the executor finds it.

@@ -1,6 +1,7 @@
 //! Small files of ours in the state directory, for the user alone: always replaced as a whole.
 
 use nix::unistd::Uid;
+use orchestrator_launch::state_directory;
 use policies::source;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -20,34 +21,7 @@ pub fn prepare(directory: &Path) -> io::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(directory)?;
-    close(directory)
-}
-
-/// Checks that `path` is a directory of ours and no link, and removes access for others.
-///
-/// # Errors
-/// Errors of the file system; also if it belongs to another user.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "our own records, in neither root"
-)]
-pub fn close(path: &Path) -> io::Result<()> {
-    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_DIRECTORY;
-    let directory = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
-    let metadata = directory.metadata()?;
-    if metadata.uid() != Uid::effective().as_raw() {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "the directory belongs to another user",
-        ));
-    }
-    if metadata.mode() & 0o077 != 0 {
-        directory.set_permissions(Permissions::from_mode(0o700))?;
-    }
-    Ok(())
+    state_directory::make_private(directory)
 }
 
 /// Opens or creates a file for reading and appending, which must belong to this user alone, and removes access for others. Refuses links,

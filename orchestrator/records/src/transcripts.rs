@@ -158,7 +158,7 @@ enum OpenedFor {
 )]
 fn open(id: &str, what: OpenedFor) -> io::Result<File> {
     let append = what == OpenedFor::Appending;
-    kept::close(&directory())?;
+    state_directory::make_private(&directory())?;
     // Opening a FIFO would wait for its writer, and a link leads to somebody else's file.
     let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
     let file = OpenOptions::new()
