@@ -126,6 +126,29 @@ pub struct Open {
 }
 
 impl Open {
+    /// A session of the policy's default profile in `project`, without spare cells and with nothing that is optional; calls need no
+    /// approval beyond those that the policy requires.
+    pub fn new(project: String) -> Self {
+        Self {
+            project,
+            central: String::new(),
+            profile: String::new(),
+            spare: 0,
+            scope: None,
+            trust: Trust::Autonomous,
+            capture: None,
+            network: None,
+            image: None,
+            read: Vec::new(),
+            write: Vec::new(),
+            throw_away: false,
+            reveal: Vec::new(),
+            answer_s: None,
+            names: Vec::new(),
+            file_leases: false,
+        }
+    }
+
     /// Checks every limit that the type itself does not enforce.
     pub fn check(&self) -> Result<(), TooLarge> {
         self.scope.as_ref().map_or(Ok(()), Scope::check)?;

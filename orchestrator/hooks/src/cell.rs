@@ -63,24 +63,13 @@ impl CellRunner {
             .as_ref()
             .is_some_and(|scope| scope.permissions.iter().any(|one| !one.paths.is_empty()));
         let open = Open {
-            project: session.project.clone(),
-            central: String::new(),
-            profile: String::new(),
-            spare: 0,
             scope,
             // Programs in the settings were already accepted.
             trust: Trust::Autonomous,
             capture: Some(0),
-            network: None,
             // The program belongs to the user's system, even if commands see an image.
             image: None,
-            read: Vec::new(),
-            write: Vec::new(),
-            throw_away: false,
-            reveal: Vec::new(),
-            answer_s: None,
-            names: Vec::new(),
-            file_leases: false,
+            ..Open::new(session.project.clone())
         };
         // It may not see the root of the project.
         let directory = is_held.then(|| ZonePath::root(Zone::Central));

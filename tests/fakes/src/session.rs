@@ -1,26 +1,12 @@
 //! The opening of a session, and the answer of the broker.
 
-use broker_protocol::{Digest, Layer, LayerReport, LayerState, Open, Opened, Tier, Trust};
+use broker_protocol::{Digest, Layer, LayerReport, LayerState, Open, Opened, Tier};
 
 /// A session of the user's default profile, with nothing that is optional, for calls that need no approval.
 pub fn open(project: &str, central: &str) -> Open {
     Open {
-        project: project.into(),
         central: central.into(),
-        profile: String::new(),
-        spare: 0,
-        scope: None,
-        trust: Trust::Autonomous,
-        capture: None,
-        network: None,
-        image: None,
-        read: Vec::new(),
-        write: Vec::new(),
-        throw_away: false,
-        reveal: Vec::new(),
-        answer_s: None,
-        names: Vec::new(),
-        file_leases: false,
+        ..Open::new(project.into())
     }
 }
 

@@ -374,7 +374,7 @@ impl Managed {
             ServerKind::Program(program) => {
                 ServerAccess::Program(Box::new(ServerCell::of(program, &server, scope, session)))
             }
-            // What is sent to it leaves this machine.
+            // Everything sent to it leaves this machine.
             ServerKind::Address(_)
                 if !scope
                     .permissions
@@ -862,12 +862,10 @@ impl ServerCell {
             (None, false) => None,
         };
         let open = Open {
-            project: session.project.clone(),
             central: store::central(&server.name, &session.project)
                 .display()
                 .to_string(),
             profile: program.profile.clone(),
-            spare: 0,
             scope: Some(scope),
             // Programs in the settings were already approved when they were added.
             trust: Trust::Autonomous,
@@ -879,13 +877,7 @@ impl ServerCell {
             }),
             // Its programs come from this machine, unless its own profile names an image.
             image: None,
-            read: Vec::new(),
-            write: Vec::new(),
-            throw_away: false,
-            reveal: Vec::new(),
-            answer_s: None,
-            names: Vec::new(),
-            file_leases: false,
+            ..Open::new(session.project.clone())
         };
         Self {
             program,
