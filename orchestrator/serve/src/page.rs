@@ -43,37 +43,21 @@ const ASSETS: [Asset; 9] = [
         media_type: "image/svg+xml",
         body: include_str!("../page/icon.svg"),
     },
-    Asset {
-        path: "/console.js",
-        media_type: SCRIPT,
-        body: include_str!("../page/console.js"),
-    },
-    Asset {
-        path: "/connection.js",
-        media_type: SCRIPT,
-        body: include_str!("../page/connection.js"),
-    },
-    Asset {
-        path: "/elements.js",
-        media_type: SCRIPT,
-        body: include_str!("../page/elements.js"),
-    },
-    Asset {
-        path: "/conversation.js",
-        media_type: SCRIPT,
-        body: include_str!("../page/conversation.js"),
-    },
-    Asset {
-        path: "/approvals.js",
-        media_type: SCRIPT,
-        body: include_str!("../page/approvals.js"),
-    },
-    Asset {
-        path: "/panels.js",
-        media_type: SCRIPT,
-        body: include_str!("../page/panels.js"),
-    },
+    script("/console.js", include_str!("../page/console.js")),
+    script("/connection.js", include_str!("../page/connection.js")),
+    script("/elements.js", include_str!("../page/elements.js")),
+    script("/conversation.js", include_str!("../page/conversation.js")),
+    script("/approvals.js", include_str!("../page/approvals.js")),
+    script("/panels.js", include_str!("../page/panels.js")),
 ];
+
+const fn script(path: &'static str, body: &'static str) -> Asset {
+    Asset {
+        path,
+        media_type: SCRIPT,
+        body,
+    }
+}
 
 /// The file of the page with this path.
 pub(crate) fn asset(path: &str) -> Option<&'static Asset> {

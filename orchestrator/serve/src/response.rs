@@ -160,8 +160,12 @@ impl Body for ResponseBody {
 pub(crate) fn json_reply(status: StatusCode, value: &impl Serialize) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::Whole(Some(json!(value).to_string().into())));
     *response.status_mut() = status;
+    uncached(response, "application/json")
+}
+
+fn uncached(mut response: Response<ResponseBody>, kind: &'static str) -> Response<ResponseBody> {
     for (name, value) in [
-        (header::CONTENT_TYPE, "application/json"),
+        (header::CONTENT_TYPE, kind),
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ] {
@@ -215,17 +219,8 @@ pub(crate) fn too_often(after: Duration) -> Response<ResponseBody> {
 
 /// A response of events that must not be cached.
 pub(crate) fn events_reply(events: EventStream) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::Events(Box::new(events)));
-    for (name, value) in [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        (header::CACHE_CONTROL, "no-store"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ] {
-        response
-            .headers_mut()
-            .insert(name, header::HeaderValue::from_static(value));
-    }
-    response
+    let response = Response::new(ResponseBody::Events(Box::new(events)));
+    uncached(response, "text/event-stream")
 }
 
 fn status(error: &RequestError) -> StatusCode {
