@@ -2,8 +2,10 @@
 
 use crate::process::LIMIT;
 use crate::session::Session;
+use crate::wire::{Broker, opening};
 use crate::world::World;
 use crate::{process, programs};
+use broker_protocol::{NetworkRequest, Open};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -18,6 +20,11 @@ use std::time::{Duration, Instant};
 pub fn set_policy(world: &World, approval: &str) {
     let text = format!("version = 1\n[approval]\n{approval}\n");
     world.set_policy(text);
+    make_runtime(world);
+}
+
+/// Creates the runtime directory of the world's user.
+pub fn make_runtime(world: &World) {
     let runtime = runtime(world);
     world.make_folder(&runtime);
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700))
@@ -35,6 +42,32 @@ pub fn dressed(world: &World, mut command: Command) -> Command {
         .env("XDG_CONFIG_HOME", world.home.join("settings"))
         .env("XDG_RUNTIME_DIR", runtime(world));
     command
+}
+
+/// Starts a command of a session that wants these hosts or paths.
+pub fn start_wanting(session: &mut Session, id: &str, command: &str, wants: &Value) {
+    session.send(&json!({"id": id, "tool": "bash", "input": {"command": command}, "wants": wants}));
+}
+
+/// A connection to a broker of the world's user, whose calls may want leases.
+pub fn broker_with_leases(world: &World, profile: &str) -> Broker {
+    let open = Open {
+        network: Some(NetworkRequest {
+            leases: true,
+            ..NetworkRequest::default()
+        }),
+        profile: profile.into(),
+        ..opening(world)
+    };
+    let program = dressed(world, world.program("lazaret-executor"));
+    Broker::open_by(world, program, open).0
+}
+
+/// Checks the audit of a world.
+#[track_caller]
+pub fn verify_audit(world: &World) {
+    let mut verify = dressed(world, world.program("lazaret"));
+    process::run(verify.args(["audit", "verify"]), LIMIT).success();
 }
 
 /// The question about a call of a session.

@@ -40,13 +40,23 @@ impl Sidecar {
 
     /// The command that starts it.
     pub fn command(world: &World, script: &Value) -> Command {
+        Self::with_script(world.lazaret("serve"), world, script)
+    }
+
+    /// The command that starts one without a project.
+    pub fn command_nowhere(world: &World, script: &Value) -> Command {
+        let mut command = world.program("lazaret");
+        command.arg("serve");
+        Self::with_script(command, world, script)
+    }
+
+    fn with_script(mut serve: Command, world: &World, script: &Value) -> Command {
         let path = world.home.join("script.json");
         world.write(&path, script.to_string());
-        let mut command = world.lazaret("serve");
-        command
+        serve
             .args(["--listen", "127.0.0.1:0", "--provider", "mock", "--script"])
             .arg(path);
-        command
+        serve
     }
 
     /// Starts it and waits for its first line.

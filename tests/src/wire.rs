@@ -6,8 +6,8 @@ use crate::sys;
 use crate::world::World;
 use broker_protocol::{
     Bash, CallId, Challenge, Command, Decoder, Ended, Extent, FileAnswer, FileRead, FromBroker,
-    Grant, Hello, Open, Opened, Outcome, Request, Stdin, ToBroker, Ungranted, Usage, Zone,
-    ZonePath, encode, frame,
+    Grant, GrantFault, Hello, Open, Opened, Outcome, Request, Stdin, ToBroker, Ungranted, Usage,
+    Zone, ZonePath, encode, frame,
 };
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -208,6 +208,13 @@ impl Broker {
             FromBroker::Ungranted(not) => not,
             other => panic!("the answer was taken: {other:?}"),
         }
+    }
+
+    /// Why this answer to a question is not taken.
+    #[track_caller]
+    pub fn refused_grant(&mut self, grant: Grant) -> GrantFault {
+        self.send(&ToBroker::Grant(grant));
+        self.ungranted().fault
     }
 
     /// The next message, which must come.

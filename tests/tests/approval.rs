@@ -208,8 +208,10 @@ fn a_no_and_a_silence_end_the_call_before_it_starts(place: Place) {
     assert!(waited >= Duration::from_millis(950), "{waited:?}");
     // Not the thirty seconds of a policy that says nothing.
     assert_eq!(late.expires_s, 1);
-    broker.send(&ToBroker::Grant(yes(2, &late, Extent::Once)));
-    assert_eq!(broker.ungranted().fault, GrantFault::NotWaiting);
+    assert_eq!(
+        broker.refused_grant(yes(2, &late, Extent::Once)),
+        GrantFault::NotWaiting
+    );
     assert_nothing(&world, &marker);
 }
 
@@ -341,16 +343,14 @@ fn a_grant_is_used_once(place: Place) {
         evil(&world, &marker),
         write("evil"),
     ] {
-        broker.send(&ToBroker::Grant(grant));
-        assert_eq!(broker.ungranted().fault, GrantFault::NotWaiting);
+        assert_eq!(broker.refused_grant(grant), GrantFault::NotWaiting);
         let again = ask(&mut broker, 1, request.clone());
         assert_ne!(again.nonce, first.nonce);
         assert_eq!(
             again.digest == first.digest,
             request == Request::Bash(shell("true"))
         );
-        broker.send(&ToBroker::Grant(grant));
-        assert_eq!(broker.ungranted().fault, GrantFault::OtherQuestion);
+        assert_eq!(broker.refused_grant(grant), GrantFault::OtherQuestion);
         broker.send(&ToBroker::Cancel { call: 1 });
         assert_eq!(kind(&broker.done(1).outcome), Some(ErrorKind::Cancelled));
         replays += 2;
@@ -922,8 +922,10 @@ fn a_session_has_so_many_lasting_grants_and_calls_that_wait_count_as_under_way()
         broker.done(call);
     }
     let one_more = ask(&mut broker, 2000, write("a"));
-    broker.send(&ToBroker::Grant(yes(2000, &one_more, Extent::Session)));
-    assert_eq!(broker.ungranted().fault, GrantFault::TooMany);
+    assert_eq!(
+        broker.refused_grant(yes(2000, &one_more, Extent::Session)),
+        GrantFault::TooMany
+    );
     broker.send(&ToBroker::Grant(yes(2000, &one_more, Extent::Once)));
     assert!(matches!(broker.done(2000).outcome, Outcome::Answered));
 }
@@ -1541,8 +1543,7 @@ fn leave_for_an_effect_is_held_like_a_call(place: Place) {
     }
     broker.send(&ToBroker::Grant(honest));
     assert_eq!(broker.done(2).outcome, Outcome::Granted);
-    broker.send(&ToBroker::Grant(honest));
-    assert_eq!(broker.ungranted().fault, GrantFault::NotWaiting);
+    assert_eq!(broker.refused_grant(honest), GrantFault::NotWaiting);
     // For the session: this tool, and no other by the same rule.
     assert_eq!(
         broker.call(3, added("mcp__fs__write")).outcome,

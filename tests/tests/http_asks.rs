@@ -1,13 +1,12 @@
 //! Requests that a rule asks about: they wait until somebody has allowed them, the question says what they change, and nothing else
 //! lets them go on. The servers are the test's own.
 
-use lazaret_tests::approval::{Approver, asked, audited, dressed, runtime};
+use lazaret_tests::approval::{Approver, asked, audited, dressed, make_runtime};
 use lazaret_tests::process::{below, until};
 use lazaret_tests::registries::Registries;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test};
 use serde_json::{Value, json};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 
 const NAMES: [&str; 3] = ["git.example", "npm.example", "api.example"];
 
@@ -51,9 +50,7 @@ impl Asking {
             ]
             .concat()
         });
-        let run = runtime(&registries.world);
-        registries.world.make_folder(&run);
-        fs::set_permissions(&run, Permissions::from_mode(0o700)).unwrap();
+        make_runtime(&registries.world);
         Self(registries)
     }
 

@@ -5,18 +5,20 @@
 //! granted is the name at its port.
 
 use broker_protocol::{
-    CallId, Challenge, Coverage, ErrorKind, Extent, FromBroker, Grant, GrantFault, Lease,
-    NetworkRequest, Open, Outcome, Request, ToBroker, Wants,
+    CallId, Challenge, Coverage, ErrorKind, Extent, FromBroker, GrantFault, Lease, Outcome,
+    Request, ToBroker, Wants,
 };
 use lazaret_fakes::PongServer;
-use lazaret_tests::approval::{Approver, asked, audited, dressed, runtime};
+use lazaret_tests::approval::{
+    Approver, asked, audited, broker_with_leases, dressed, make_runtime, start_wanting,
+    verify_audit,
+};
 use lazaret_tests::process::until;
 use lazaret_tests::terminal::Terminal;
-use lazaret_tests::wire::{opening, shell, yes};
+use lazaret_tests::wire::{shell, yes};
 use lazaret_tests::{Broker, LIMIT, Place, Session, World, place_test, run};
 use serde_json::json;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 /// A world whose policy opens the addresses of this machine, by no name; and has these lines.
@@ -24,9 +26,7 @@ fn world(place: Place, lines: &str) -> World {
     let world = World::new(place);
     let text = format!("version = 1\n[profile.net.network]\nprivate = ['127.0.0.0/8']\n{lines}\n");
     world.set_policy(text);
-    let runtime = runtime(&world);
-    world.make_folder(&runtime);
-    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
+    make_runtime(&world);
     world
 }
 
@@ -37,8 +37,7 @@ fn session(world: &World, options: &[&str]) -> Session {
 
 /// Starts a command that wants these hosts.
 fn start(session: &mut Session, id: &str, command: &str, hosts: &[&str]) {
-    let wants = json!({ "hosts": hosts });
-    session.send(&json!({"id": id, "tool": "bash", "input": {"command": command}, "wants": wants}));
+    start_wanting(session, id, command, &json!({ "hosts": hosts }));
 }
 
 place_test!(a_host_is_granted_to_one_call_and_no_other);
@@ -101,11 +100,7 @@ fn a_host_is_granted_to_one_call_and_no_other(place: Place) {
         (1, &json!(host), &json!("once"))
     );
     assert_eq!((ended.len(), &ended[0]["end"]), (1, &json!("call")));
-    run(
-        dressed(&world, world.program("lazaret")).args(["audit", "verify"]),
-        LIMIT,
-    )
-    .success();
+    verify_audit(&world);
 }
 
 place_test!(revoked_host_grant_of_a_session_ends);
@@ -155,24 +150,6 @@ fn revoked_host_grant_of_a_session_ends(place: Place) {
     assert_eq!(audited(&world, "lease_ended")[0]["end"], "revoked");
 }
 
-fn broker(world: &World) -> Broker {
-    let network = Some(NetworkRequest {
-        leases: true,
-        ..NetworkRequest::default()
-    });
-    let open = Open {
-        network,
-        profile: "net".into(),
-        ..opening(world)
-    };
-    Broker::open_by(
-        world,
-        dressed(world, world.program("lazaret-executor")),
-        open,
-    )
-    .0
-}
-
 fn command(text: &str) -> Request {
     Request::Bash(shell(text))
 }
@@ -192,12 +169,6 @@ fn ask(broker: &mut Broker, call: CallId, request: Request, hosts: &[&str]) -> C
 }
 
 #[track_caller]
-fn fault(broker: &mut Broker, grant: Grant) -> GrantFault {
-    broker.send(&ToBroker::Grant(grant));
-    broker.ungranted().fault
-}
-
-#[track_caller]
 fn leases(broker: &mut Broker) -> Vec<Lease> {
     match broker.message() {
         FromBroker::Leases(leases) => leases,
@@ -209,7 +180,7 @@ place_test!(a_grant_is_for_what_was_asked_about);
 /// At the border: what a client can do that is not ours.
 fn a_grant_is_for_what_was_asked_about(place: Place) {
     let world = world(place, "");
-    let mut first = broker(&world);
+    let mut first = broker_with_leases(&world, "net");
     let narrow = ask(&mut first, 1, command("true"), &["a.example:443"]);
     assert_eq!(
         (narrow.covers, &narrow.wants.hosts[..]),
@@ -224,7 +195,7 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
         let wide = ask(&mut first, call, command("true"), hosts);
         assert_ne!(wide.digest, narrow.digest);
         assert_eq!(
-            fault(&mut first, yes(call, &narrow, Extent::Session)),
+            first.refused_grant(yes(call, &narrow, Extent::Session)),
             GrantFault::OtherQuestion
         );
         let forged = Challenge {
@@ -232,7 +203,7 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
             ..narrow.clone()
         };
         assert_eq!(
-            fault(&mut first, yes(call, &forged, Extent::Session)),
+            first.refused_grant(yes(call, &forged, Extent::Session)),
             GrantFault::OtherCall
         );
         first.send(&ToBroker::Refuse { call });
@@ -249,15 +220,15 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
         ..narrow.clone()
     };
     assert_eq!(
-        fault(&mut first, yes(4, &forged, Extent::Once)),
+        first.refused_grant(yes(4, &forged, Extent::Once)),
         GrantFault::OtherCall
     );
     // Another session's.
-    let mut second = broker(&world);
+    let mut second = broker_with_leases(&world, "net");
     let theirs = ask(&mut second, 1, command("true"), &["a.example:443"]);
     assert_ne!(theirs.digest, narrow.digest);
     assert_eq!(
-        fault(&mut second, yes(1, &narrow, Extent::Session)),
+        second.refused_grant(yes(1, &narrow, Extent::Session)),
         GrantFault::OtherQuestion
     );
     // The honest one, and replayed.
@@ -275,12 +246,12 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
     );
     assert!(matches!(first.done(1).outcome, Outcome::Ran(_)));
     assert_eq!(
-        fault(&mut first, yes(1, &narrow, Extent::Session)),
+        first.refused_grant(yes(1, &narrow, Extent::Session)),
         GrantFault::NotWaiting
     );
     let again = ask(&mut first, 1, command("true"), &["a.example:443"]);
     assert_eq!(
-        fault(&mut first, yes(1, &narrow, Extent::Session)),
+        first.refused_grant(yes(1, &narrow, Extent::Session)),
         GrantFault::OtherQuestion
     );
     first.send(&ToBroker::Grant(yes(1, &again, Extent::Once)));

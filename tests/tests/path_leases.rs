@@ -2,13 +2,15 @@
 //! protected there; and what was shown is what is opened.
 
 use broker_protocol::{
-    CallId, Challenge, ErrorKind, Extent, FromBroker, Grant, GrantFault, NetworkRequest, Open,
-    Outcome, Request, ToBroker, Wants,
+    CallId, Challenge, ErrorKind, Extent, FromBroker, GrantFault, Outcome, Request, ToBroker, Wants,
 };
-use lazaret_tests::approval::{Approver, asked, audited, dressed, runtime};
+use lazaret_tests::approval::{
+    Approver, asked, audited, broker_with_leases, dressed, make_runtime, start_wanting,
+    verify_audit,
+};
 use lazaret_tests::process::until;
 use lazaret_tests::terminal::Terminal;
-use lazaret_tests::wire::{opening, shell, yes};
+use lazaret_tests::wire::{shell, yes};
 use lazaret_tests::{Broker, LIMIT, Mount, Place, Session, World, place_test, run};
 use nix::fcntl::OFlag;
 use serde_json::{Value, json};
@@ -22,9 +24,7 @@ use std::path::{Path, PathBuf};
 fn world(place: Place, lines: &str) -> (World, PathBuf) {
     let world = World::new(place);
     world.set_policy(format!("version = 1\n{lines}\n"));
-    let runtime = runtime(&world);
-    world.make_folder(&runtime);
-    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).unwrap();
+    make_runtime(&world);
     let data = world.outside.join("data");
     world.write(&data.join("notes"), "NOTES");
     (world, data)
@@ -32,10 +32,6 @@ fn world(place: Place, lines: &str) -> (World, PathBuf) {
 
 fn session(world: &World, options: &[&str]) -> Session {
     Session::start(dressed(world, world.lazaret("session")).args(options))
-}
-
-fn start(session: &mut Session, id: &str, command: &str, wants: &Value) {
-    session.send(&json!({"id": id, "tool": "bash", "input": {"command": command}, "wants": wants}));
 }
 
 place_test!(a_path_is_granted_to_one_call_and_no_other);
@@ -58,7 +54,7 @@ fn a_path_is_granted_to_one_call_and_no_other(place: Place) {
         "{denied}"
     );
     let wants = json!({ "read": [data] });
-    start(
+    start_wanting(
         &mut session,
         "a",
         &format!("{read}; touch here; while [ -e here ]; do sleep 0.05; done; {read}"),
@@ -105,7 +101,7 @@ fn a_path_is_granted_to_one_call_and_no_other(place: Place) {
         "after its end"
     );
     // A file alone, and it is only read.
-    start(
+    start_wanting(
         &mut session,
         "f",
         &format!(
@@ -131,11 +127,7 @@ fn a_path_is_granted_to_one_call_and_no_other(place: Place) {
         (2, &json!(data), &json!("once"))
     );
     assert_eq!((ended.len(), &ended[0]["end"]), (2, &json!("call")));
-    run(
-        dressed(&world, world.program("lazaret")).args(["audit", "verify"]),
-        LIMIT,
-    )
-    .success();
+    verify_audit(&world);
 }
 
 place_test!(revoked_session_grant_ends_with_its_commands);
@@ -143,7 +135,7 @@ fn revoked_session_grant_ends_with_its_commands(place: Place) {
     let (world, data) = world(place, "");
     let read = format!("cat {}/notes", data.display());
     let mut first = session(&world, &["--leases"]);
-    start(&mut first, "a", &read, &json!({ "read": [data] }));
+    start_wanting(&mut first, "a", &read, &json!({ "read": [data] }));
     asked(&mut first, "a");
     first.send(&json!({"id": "a", "approve": {"minutes": 30}}));
     assert!(first.answer_within("a", LIMIT).success().contains("NOTES"));
@@ -152,14 +144,14 @@ fn revoked_session_grant_ends_with_its_commands(place: Place) {
         "every call has it"
     );
     // What it covers is not asked about again; to write is more.
-    start(
+    start_wanting(
         &mut first,
         "b",
         &read,
         &json!({ "read": [data.join("notes")] }),
     );
     assert!(first.answer_within("b", LIMIT).success().contains("NOTES"));
-    start(&mut first, "c", &read, &json!({ "write": [data] }));
+    start_wanting(&mut first, "c", &read, &json!({ "write": [data] }));
     asked(&mut first, "c");
     first.send(&json!({"id": "c", "approve": "no"}));
     assert_eq!(first.answer_within("c", LIMIT).kind(), "denied_user");
@@ -206,7 +198,7 @@ fn object_opened_is_the_one_shown(place: Place) {
         ("another directory", &|| fs::rename(&other, &data).unwrap()),
     ];
     for (name, swap) in swaps {
-        start(&mut session, "a", &all, &json!({ "read": [data] }));
+        start_wanting(&mut session, "a", &all, &json!({ "read": [data] }));
         asked(&mut session, "a");
         fs::rename(&data, &aside).unwrap();
         swap();
@@ -227,7 +219,7 @@ fn object_opened_is_the_one_shown(place: Place) {
     }
     fs::remove_file(world.project.join("ran")).unwrap();
     // The control: what was not swapped is opened. Then it is, under a grant that lasts.
-    start(&mut session, "a", &all, &json!({ "read": [data] }));
+    start_wanting(&mut session, "a", &all, &json!({ "read": [data] }));
     asked(&mut session, "a");
     session.send(&json!({"id": "a", "approve": "session"}));
     assert!(
@@ -267,23 +259,6 @@ fn object_opened_is_the_one_shown(place: Place) {
     );
 }
 
-fn broker(world: &World) -> Broker {
-    let network = Some(NetworkRequest {
-        leases: true,
-        ..NetworkRequest::default()
-    });
-    let open = Open {
-        network,
-        ..opening(world)
-    };
-    Broker::open_by(
-        world,
-        dressed(world, world.program("lazaret-executor")),
-        open,
-    )
-    .0
-}
-
 #[track_caller]
 fn ask(broker: &mut Broker, call: CallId, wants: Wants) -> Challenge {
     broker.send(&ToBroker::WantingCall {
@@ -292,12 +267,6 @@ fn ask(broker: &mut Broker, call: CallId, wants: Wants) -> Challenge {
         wants,
     });
     broker.challenge(call)
-}
-
-#[track_caller]
-fn fault(broker: &mut Broker, grant: Grant) -> GrantFault {
-    broker.send(&ToBroker::Grant(grant));
-    broker.ungranted().fault
 }
 
 place_test!(a_grant_of_a_path_is_for_what_was_asked_about);
@@ -317,7 +286,7 @@ fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
         write: text(&data),
         ..read(&data)
     };
-    let mut broker = broker(&world);
+    let mut broker = broker_with_leases(&world, "");
     let narrow = ask(&mut broker, 1, read(&data.join("notes")));
     for (call, wants) in [(2, read(&data)), (3, write), (4, both)] {
         let wide = ask(&mut broker, call, wants);
@@ -327,7 +296,7 @@ fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
             ..narrow.clone()
         };
         assert_eq!(
-            fault(&mut broker, yes(call, &forged, Extent::Session)),
+            broker.refused_grant(yes(call, &forged, Extent::Session)),
             GrantFault::OtherCall
         );
         broker.send(&ToBroker::Refuse { call });
@@ -356,7 +325,7 @@ fn a_grant_of_a_path_is_for_what_was_asked_about(place: Place) {
     );
     assert!(matches!(broker.done(5).outcome, Outcome::Ran(_)));
     assert_eq!(
-        fault(&mut broker, yes(5, &after, Extent::Session)),
+        broker.refused_grant(yes(5, &after, Extent::Session)),
         GrantFault::NotWaiting
     );
     // The bound, and over it.
@@ -447,7 +416,7 @@ fn path_that_cannot_be_granted_is_not_asked_about(place: Place) {
     let mut tried = 0;
     while let Some((path, why)) = refused.pop() {
         for kind in ["read", "write"] {
-            start(&mut session, "a", "true", &json!({ kind: [path] }));
+            start_wanting(&mut session, "a", "true", &json!({ kind: [path] }));
             let answer = session.answer_within("a", LIMIT);
             assert!(answer.events.is_empty(), "asked to {kind} {path:?}");
             assert_eq!(
@@ -495,7 +464,7 @@ fn path_that_cannot_be_granted_is_not_asked_about(place: Place) {
     let scope = world.project.join("scope.yaml");
     for options in [&[][..], &["--leases", "--scope", scope.to_str().unwrap()]] {
         let mut other = self::session(&world, options);
-        start(&mut other, "a", "true", &json!({ "read": [data] }));
+        start_wanting(&mut other, "a", "true", &json!({ "read": [data] }));
         let answer = other.answer_within("a", LIMIT);
         assert_eq!(answer.kind(), "denied_policy", "{}", answer.result);
         assert!(answer.events.is_empty());
@@ -540,7 +509,7 @@ fn keys_in_what_is_granted_stay_closed(place: Place) {
     );
     let mut session = session(&world, &["--leases"]);
     for wants in [json!({"read": [data]}), json!({"write": [data]})] {
-        start(&mut session, "a", &attack, &wants);
+        start_wanting(&mut session, "a", &attack, &wants);
         asked(&mut session, "a");
         session.send(&json!({"id": "a", "approve": "once"}));
         let answer = session.answer_within("a", LIMIT);
@@ -611,7 +580,7 @@ fn a_directory_is_written_in_but_for_what_the_host_acts_on(place: Place) {
     let before = world.outside.join("before");
     run(world.host("cp").arg("-a").args([&data, &before]), LIMIT).success();
     let mut session = session(&world, &["--leases"]);
-    start(
+    start_wanting(
         &mut session,
         "a",
         &format!(
@@ -679,7 +648,7 @@ fn policies_bound_which_paths_may_be_granted(place: Place) {
         (json!({"read": [bounded.outside]}), false),
         (json!({"write": [data]}), false),
     ] {
-        start(&mut session, "a", "true", &wants);
+        start_wanting(&mut session, "a", "true", &wants);
         if want {
             asked(&mut session, "a");
             session.send(&json!({"id": "a", "approve": "once"}));
@@ -733,7 +702,7 @@ fn paths_given_at_the_start_are_granted(place: Place) {
             refused.errors()
         );
     }
-    // What is not there is told so, by its whole name.
+    // A missing path is reported by its whole name.
     let nothing = data.parent().unwrap().join("nothing-there");
     for option in ["--read", "--write"] {
         let refused = lazaret(&[option, &format!("{path}/../nothing-there")], "true");
@@ -745,7 +714,7 @@ fn paths_given_at_the_start_are_granted(place: Place) {
             "{errors}"
         );
     }
-    // What is closed is so here too.
+    // A closed path stays closed here too.
     let keys = world.home.join(".ssh");
     let refused = lazaret(&["--read", keys.to_str().unwrap()], "true");
     assert!(
@@ -908,7 +877,7 @@ fn the_question_is_seen_whatever_the_command_left_on_the_terminal(place: Place) 
         terminal.insist("\n", Terminal::has_ended);
         assert_eq!(terminal.finish(LIMIT).code(), Some(1));
     }
-    // What is no terminal of a command's is left as it is.
+    // Output that is not a command's terminal stays as it is.
     let mut command = dressed(&world, world.lazaret("run"));
     let done = run(
         command.args(["--", "bash", "-c", "ls /var/log; exit 1"]),
@@ -948,7 +917,7 @@ fn a_link_of_a_command_is_no_place_for_a_lease(place: Place) {
         trap.display()
     ));
     let wants = json!({ "write": [data] });
-    start(
+    start_wanting(
         &mut session,
         "a",
         &format!("echo x > {}/made; true", data.display()),
@@ -987,7 +956,7 @@ fn no_socket_in_what_is_granted_is_reached(place: Place) {
     assert!(listener.accept().is_ok(), "the control");
     let mut session = session(&world, &["--leases"]);
     for wants in [json!({"read": [data]}), json!({"write": [data]})] {
-        start(&mut session, "a", &connect, &wants);
+        start_wanting(&mut session, "a", &connect, &wants);
         asked(&mut session, "a");
         session.send(&json!({"id": "a", "approve": "once"}));
         session.answer_within("a", LIMIT);
@@ -1017,7 +986,7 @@ fn no_pipe_in_what_is_granted_to_be_read_takes_anything(place: Place) {
     let mut taken = [0; 64];
     assert_eq!(reader.read(&mut taken).unwrap(), 8, "the control");
     let mut session = session(&world, &["--leases"]);
-    start(&mut session, "a", &write, &json!({ "read": [data] }));
+    start_wanting(&mut session, "a", &write, &json!({ "read": [data] }));
     asked(&mut session, "a");
     session.send(&json!({"id": "a", "approve": "once"}));
     let answer = session.answer_within("a", LIMIT);
@@ -1037,7 +1006,7 @@ fn a_grant_within_another_uncovers_nothing(place: Place) {
         format!("cat {}/sub/plain", data.display()),
     );
     let grant = |session: &mut Session, wants: Value| {
-        start(session, "a", &read, &wants);
+        start_wanting(session, "a", &read, &wants);
         asked(session, "a");
         session.send(&json!({"id": "a", "approve": "session"}));
         session
@@ -1060,9 +1029,9 @@ fn a_grant_within_another_uncovers_nothing(place: Place) {
                 first["write"].is_array(),
                 "the control: {first}"
             );
-            start(&mut session, "b", &read, &second);
+            start_wanting(&mut session, "b", &read, &second);
         } else {
-            start(&mut session, "b", &read, &first);
+            start_wanting(&mut session, "b", &read, &first);
         }
         let answer = session.answer_within("b", LIMIT);
         assert!(
@@ -1118,7 +1087,7 @@ print(os.read(socket.recv_fds(s, 1, 1)[1][0], 9))";
         ),
         (data.join("notes"), json!({"read": [data]}), Some("once")),
     ] {
-        start(
+        start_wanting(
             &mut session,
             "a",
             &format!("python3 {} {}", serve.display(), file.display()),
@@ -1170,7 +1139,7 @@ fn grants_in_force_are_counted_and_compared_at_each_grant(place: Place) {
         read: text(paths),
         ..Wants::default()
     };
-    let mut broker = broker(&world);
+    let mut broker = broker_with_leases(&world, "");
     let inner = Wants {
         write: text(&[paths[0].join("in")]),
         ..Wants::default()
@@ -1200,7 +1169,7 @@ fn grants_in_force_are_counted_and_compared_at_each_grant(place: Place) {
         assert!(format!("{outcome:?}").contains(why), "{outcome:?}");
     }
     // The same with room for it.
-    let mut broker = self::broker(&world);
+    let mut broker = self::broker_with_leases(&world, "");
     let inner = Wants {
         write: text(&[paths[0].join("in")]),
         ..Wants::default()
@@ -1239,7 +1208,7 @@ fn mount_below_a_path_is_not_granted(place: Place) {
     );
     let mut session = session(&world, &["--leases"]);
     let refused = |session: &mut Session, wants: &Value, why: &str| {
-        start(session, "a", &read, wants);
+        start_wanting(session, "a", &read, wants);
         let answer = session.answer_within("a", LIMIT);
         assert!(
             answer.events.is_empty() && answer.kind() == "denied_policy",
@@ -1256,7 +1225,7 @@ fn mount_below_a_path_is_not_granted(place: Place) {
         );
     }
     // A mount itself is granted like any directory.
-    start(
+    start_wanting(
         &mut session,
         "m",
         &format!("cat '{}/file'", below.display()),
@@ -1271,7 +1240,7 @@ fn mount_below_a_path_is_not_granted(place: Place) {
             .contains(&world.canary)
     );
     drop(mounted);
-    start(&mut session, "a", &read, &json!({"read": [data]}));
+    start_wanting(&mut session, "a", &read, &json!({"read": [data]}));
     asked(&mut session, "a");
     session.send(&json!({"id": "a", "approve": "session"}));
     assert!(session.answer_within("a", LIMIT).text().contains("NOTES"));
@@ -1283,7 +1252,7 @@ fn mount_below_a_path_is_not_granted(place: Place) {
         "granted with other access",
     );
     drop(bound);
-    // What is mounted there meanwhile ends the lease.
+    // A mount made there meanwhile ends the lease.
     assert!(session.bash(&read).text().contains("NOTES"));
     let _mounted = mount();
     let after = session.bash(&read);
@@ -1333,7 +1302,7 @@ fn central_roots_in_what_is_granted_stay_closed(place: Place) {
     assert!(copy.join(moved).join("planted").exists(), "the control");
     let mut session = session(&world, &["--leases"]);
     for wants in [json!({"read": [data]}), json!({"write": [data]})] {
-        start(&mut session, "a", &attack, &wants);
+        start_wanting(&mut session, "a", &attack, &wants);
         asked(&mut session, "a");
         session.send(&json!({"id": "a", "approve": "once"}));
         let text = session.answer_within("a", LIMIT).text().to_owned();
@@ -1359,7 +1328,7 @@ fn paths_are_granted_from_elsewhere_where_the_policy_says_so(place: Place) {
     let mut session = session(&world, &["--leases"]);
     let mut approver = Approver::start(&world);
     for (id, approve, want) in [("a", "no", false), ("b", "once", true)] {
-        start(&mut session, id, &read, &json!({ "read": [data] }));
+        start_wanting(&mut session, id, &read, &json!({ "read": [data] }));
         assert_eq!(asked(&mut session, id)["channel"], "separate");
         session.send(&json!({"id": id, "approve": "session"}));
         assert_eq!(

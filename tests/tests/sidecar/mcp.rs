@@ -505,19 +505,7 @@ once_test!(each_client_has_a_session_of_its_own_project);
 fn each_client_has_a_session_of_its_own_project() {
     let world = World::new(Place::any());
     let other = World::new(Place::any());
-    let path = world.home.join("script.json");
-    world.write(&path, script(&[]).to_string());
-    let mut command = world.program("lazaret");
-    command
-        .args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--provider",
-            "mock",
-            "--script",
-        ])
-        .arg(path);
+    let mut command = Sidecar::command_nowhere(&world, &script(&[]));
     let sidecar = Sidecar::of(command.args(TRUSTED));
     let none = Client::open(&sidecar, json!({}));
     let refused = none.bash("true");

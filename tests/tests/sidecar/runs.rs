@@ -260,20 +260,7 @@ fn ac_33_a_project_has_its_tools_and_without_one_there_are_none_for_files() {
         ),
         ("Done", &[]),
     ]);
-    let path = world.home.join("script.json");
-    world.write(&path, turns.to_string());
-    let mut command = world.program("lazaret");
-    command
-        .args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--provider",
-            "mock",
-            "--script",
-        ])
-        .arg(path);
-    let sidecar = Sidecar::of(&mut command);
+    let sidecar = Sidecar::of(&mut Sidecar::command_nowhere(&world, &turns));
     let mut client = sidecar.client();
     let none = say(&mut client, json!({"conversationId": "none"}));
     assert_eq!(payloads(&none, "chat:notice")[0]["kind"], "no_project");

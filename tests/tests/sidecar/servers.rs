@@ -17,20 +17,7 @@ fn start(world: &World, turns: &Value) -> Sidecar {
 
 /// A server without a project.
 fn start_nowhere(world: &World, turns: &Value) -> Sidecar {
-    let path = world.home.join("script.json");
-    world.write(&path, turns.to_string());
-    let mut command = dressed(world, world.program("lazaret"));
-    command
-        .args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--provider",
-            "mock",
-            "--script",
-        ])
-        .arg(path);
-    Sidecar::of(&mut command)
+    Sidecar::of(&mut dressed(world, Sidecar::command_nowhere(world, turns)))
 }
 
 /// A script that calls tools once.
