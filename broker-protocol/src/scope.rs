@@ -237,7 +237,7 @@ mod tests {
         };
         let own = scope(vec![permission("bash"), refused]);
         assert!(own.permits("bash") && !own.permits("grep") && !own.permits("file_read"));
-        // What is nothing without the network is not permitted without it.
+        // A tool that only uses the network is not permitted without it.
         let web = |tool: &str, network| {
             scope(vec![Permission {
                 network,

@@ -48,7 +48,7 @@ pub(crate) struct Call {
 pub(crate) enum CallState {
     /// It waits for an approval.
     Asked(Request),
-    /// It was approved. What is protected in the paths that it gets is looked for; without such paths it goes on at once.
+    /// It was approved. Protected names in the paths that it gets are looked for; without such paths it goes on at once.
     Approved(Box<PendingLeases>),
     /// It waits for a cell.
     Waiting,

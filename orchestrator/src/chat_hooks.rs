@@ -31,7 +31,7 @@ which the model reads. With \"input\" the call has another input, which is judge
 as any; \"askAgent\" is a text for the model. A before_tool hook that gives no
 such answer in time, or is not accepted as it is now, lets no call through.
 
-What is accepted is the SHA-256 of entry and program: what was changed is not run
+The SHA-256 of entry and program is accepted: what was changed is not run
 before it is accepted again. Hooks hear of the calls of chat, serve, mcp, acp,
 session, call and lazaret-bash; session_start and session_end of chat and serve
 alone. `lazaret hook` is another thing: what other agents ask before they run a

@@ -54,7 +54,7 @@ pub(crate) fn remove_later(path: &Path) -> io::Result<()> {
     let ours = identity(path)?;
     let mut stdout = io::stdout().lock();
     stdout.write_all(b"\n").and_then(|()| stdout.flush())?;
-    // What is said there means nothing.
+    // The bytes mean nothing; only the end of the input does.
     let mut bytes = [0; 64];
     while io::stdin().lock().read(&mut bytes)? > 0 {}
     #[expect(

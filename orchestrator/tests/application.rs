@@ -184,7 +184,7 @@ fn tools_come_and_go_and_are_listed() {
     register(&mut client, tool("deploy"));
     client.send(call(1, "x"));
     assert_eq!(client.receive(), execute(1, "x"));
-    // What is under way goes on without it.
+    // A call that is running goes on without it.
     ask(&mut client, json!({"id": 2, "unregister": "deploy"}));
     client.send(r#"{"id":1,"result":"done"}"#);
     assert_eq!(client.receive()["result"], "done");
@@ -295,7 +295,7 @@ fn an_answer_that_nobody_waits_for_is_said_to_be_one() {
         &mut client,
         json!({"id": "a", "error": {"message": "second"}}),
     );
-    // What is wrong with an answer leaves the call waiting.
+    // An invalid answer leaves the call waiting.
     client.send(call("a", "x"));
     client.receive();
     assert_eq!(

@@ -520,7 +520,7 @@ fn a_selector_gives_what_it_means_or_says_why_not() {
             .contains("not HTML but text/plain"),
         "{result}"
     );
-    // What is no selector is refused before anything is asked.
+    // An invalid selector is refused before anything is fetched.
     let seen = page.seen().len();
     for (selector, rule) in [
         (json!("a >"), "a CSS selector"),

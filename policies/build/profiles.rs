@@ -167,7 +167,7 @@ fn without_names(text: &str) -> String {
         }
         rest += if is_name { "\n" } else { line };
     }
-    // What is left out is a table and nothing else.
+    // Only tables are left out.
     let [mut with, without]: [toml::Table; 2] =
         [text, &rest].map(|text| text.parse().expect("a file without some tables is one"));
     with.remove("protect");

@@ -1,8 +1,8 @@
 //! Account settings that git in a cell needs: whose commits it makes, which files it ignores, how the user likes it to work, which filters
 //! files go through, and which settings have no effect there.
 //!
-//! Comes from files of the user's. Settings that decide a name are read strictly: a commit under the wrong name would be worse than none. What is
-//! only named or closed is read by its lines, and rather finds one too many.
+//! Comes from files of the user's. Settings that decide a name are read strictly: a commit under the wrong name would be worse than none. Settings that
+//! are only named or closed are read line by line, and rather find one too many.
 
 use crate::git_config::{plain, plain_settings};
 use std::collections::BTreeSet;

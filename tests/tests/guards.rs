@@ -117,7 +117,7 @@ fn the_lines_of_a_session_are_guarded(place: Place) {
     let refused = session.call("batch", batch);
     assert_eq!(refused.text(), BLOCKED);
     assert!(!made(&world, "two") && !made(&world, "secret"));
-    // What is refused is written down as well.
+    // Refused calls are logged as well.
     session.close(LIMIT);
     let mut log = dressed(&world, world.program("lazaret"));
     let log = run(

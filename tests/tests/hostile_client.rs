@@ -1187,7 +1187,7 @@ fn nothing_is_kept_without_an_effect_that_had_leave() {
     assert_eq!(save_output(&mut broker, 100, b"too late"), None);
     assert!(save_output(&mut broker, 101, b"in time").is_some());
     assert_eq!(outputs(&world).len(), 2);
-    // What is left unfinished does not keep the session from its end, and stands in the audit.
+    // Unfinished calls do not keep the session from its end, and are in the audit.
     broker.send(&ToBroker::Keep {
         call: 102,
         bytes: b"half".into(),

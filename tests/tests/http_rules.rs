@@ -192,7 +192,7 @@ fn no_spelling_of_a_request_gets_past_the_rules(place: Place) {
     // Another authority than the connection's.
     let said = session.bash(&hosts.curl("-H 'Host: other.example'", "/public/x"));
     assert_eq!(said.success(), "421 ");
-    // What is allowed arrives; on a kept connection, each request is judged.
+    // Allowed requests arrive; on a kept connection, each request is judged.
     let allowed = [
         hosts.curl("", "/public/x?y=/../secret"),
         hosts.curl("", "/public/a%20b"),
@@ -299,7 +299,7 @@ fn a_host_without_tls_has_the_same_rules(place: Place) {
     hosts.plain_seen.lock().unwrap().clear();
     let mut session = hosts.session("ruled");
     assert_eq!(session.bash(&script).success(), "403 ".repeat(12));
-    // What is no HTTP goes nowhere: a host with rules is not spoken to otherwise.
+    // Other protocols than HTTP are refused for a host with rules.
     let raw = format!(
         "exec 3<>/dev/tcp/127.0.0.1/61080; printf 'CONNECT localhost:{} HTTP/1.1\\r\\n\\r\\nSSH-2.0-x\\r\\n\\r\\n' >&3; timeout 5 cat <&3 | tail -n +3 | head -c 12; true",
         hosts.plain

@@ -91,7 +91,7 @@ fn no_repository_comes_about_over_the_users_directory(place: Place) {
     let kept = KeptWorld::of(scene(place, true));
     let before = found(kept.restore());
     for attack in attacks().into_iter().chain([BY_HAND.to_owned()]) {
-        // What is moved away or emptied is in no repository of a command's.
+        // A directory that is moved away or emptied is in no repository of a command's.
         kept.contains(&attack, |world| {
             on_host(world, "mkdir -p src/deep docs.git");
             found(world) != before

@@ -291,7 +291,7 @@ fn file_tools_divert_nothing_in_transit(place: Place) {
     assert_eq!(secret.kind(), "denied_policy", "{}", secret.result);
     let found = session.call("grep", json!({"pattern": "host"}));
     assert!(!found.success().contains(".netrc"), "{}", found.result);
-    // What is on its way to no protected name is a file like others.
+    // A `.lock` that becomes no protected name is a file like others.
     session
         .call("file_read", json!({"path": "notes.lock"}))
         .success();

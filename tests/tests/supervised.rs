@@ -162,7 +162,7 @@ const PLANTS: &[(&str, &str)] = &[
     ("echo planted > .miserc.toml", ".miserc.toml"),
     ("echo planted > .sdkmanrc", ".sdkmanrc"),
     ("echo planted > x && mv x .java-options", ".java-options"),
-    // What is not there yet, below what is not there yet.
+    // New names below new directories.
     (
         "mkdir -p .git/modules/s/hooks && echo planted > .git/modules/s/hooks/x",
         ".git/modules/s/hooks/x",

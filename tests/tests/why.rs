@@ -477,7 +477,7 @@ fn the_last_command_of_the_project_runs_again(place: Place) {
         assert_eq!(value["profile"], "dev", "{value:#}");
         assert_eq!(options(&value), ["--read", &table]);
     }
-    // What is not in the log as it was is not run.
+    // A call that the log has only redacted is not run.
     run(&mut world.lazaret_run(&["cat", &world.key, &table]), LIMIT).expect(1);
     let finished = run(world.lazaret("why").arg("--json"), LIMIT);
     assert!(

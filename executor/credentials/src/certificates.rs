@@ -186,7 +186,7 @@ impl NewCertificates {
 impl Drop for NewCertificates {
     fn drop(&mut self) {
         if let Some(own) = &self.own {
-            // What is left is public, in a directory that only the user enters.
+            // The other files are public, in a directory that only the user enters.
             let _ = fs::remove_dir_all(own);
         }
     }

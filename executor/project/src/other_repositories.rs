@@ -290,7 +290,7 @@ impl Other {
             is_due,
             is_left,
         };
-        // What is there before any call is the user's.
+        // Whatever exists before any call is the user's.
         new.index = match by {
             MadeBy::Calls => vec![None],
             MadeBy::User => new.index_state(),

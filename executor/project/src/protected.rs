@@ -139,7 +139,7 @@ const NAMED_MAX: usize = 20;
 /// Lists for people what is closed although its name does not show it, with the reasons. Beyond
 /// some twenty, the last line has the number of the rest. Returns also how many of the first are over a bound.
 pub fn describe(also_closed: &[AlsoClosed]) -> (Vec<String>, usize) {
-    // What is over a bound first: nothing else that a command can make hides it.
+    // Names over a bound come first: nothing else that a command can make hides them.
     let mut sorted: Vec<&AlsoClosed> = also_closed.iter().collect();
     sorted.sort_by_key(|closed| !is_over_bound(closed));
     let mut over_bounds = sorted.iter().filter(|closed| is_over_bound(closed)).count();

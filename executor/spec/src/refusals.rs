@@ -162,7 +162,7 @@ impl Refusal {
         let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
         let [kind, cause, count @ .., has_object] = *head;
         let cause = *Cause::ALL.get(usize::from(cause))?;
-        // What is misplaced is an object, and nothing else has one.
+        // Misplaced objects have an identity, and no other refusal has one.
         let (object, target, max) = match (cause == Cause::Misplaced, has_object) {
             (true, 1) => {
                 let (object, path) = rest.split_first_chunk::<IDENTITY_LEN>()?;

@@ -55,7 +55,7 @@ impl LeasedFile {
         let old = old.ok_or_else(|| WriteError::TooLarge { path: path() })?;
         self.reserve(content.len()).map_err(failed)?;
         if let Err(error) = self.fill(content) {
-            // What is left of the failed write is worse than either content.
+            // Part of a failed write is worse than either content.
             self.fill(old).map_err(failed)?;
             return Err(failed(error).into());
         }

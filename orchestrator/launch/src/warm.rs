@@ -1,7 +1,7 @@
 //! Messages between a client and `lazaret warm`: the client describes the session that it wants, with all that its executor would
 //! get from it, and is served by a broker that was started for exactly that, or starts its own as ever.
 //!
-//! The description is compared as a whole, octet by octet. What is no value of the client's but a property of its process, the broker
+//! The description is compared as a whole, octet by octet. Properties of the client's process, which are no values of its own, the broker
 //! compares itself (`surroundings.rs` of the executor), as it decides by itself whether its sandbox is the one that the session needs:
 //! nobody believes a client.
 //!

@@ -29,7 +29,7 @@ pub(super) fn main(prepared: &Prepared, named: Option<&str>) -> Result<u8, Faile
     let opens = opens(named)?;
     let told = match allow(files, (&profile, root), &opens, "`lazaret policy allow`") {
         Ok(allowed) => allowed.describe(),
-        // What is to be so is so: a script that sets a machine up may run again.
+        // No error: a script that sets a machine up may run again.
         Err(already @ AllowError::Already { .. }) => already.to_string(),
         Err(error) => return Err(error.into()),
     };

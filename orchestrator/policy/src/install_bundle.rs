@@ -504,7 +504,7 @@ mod tests {
         fs::remove_file(&site).unwrap();
         scratch.install(1, &[("a.toml", "1")]).unwrap();
         let own = scratch.place.parts().join("a.toml");
-        // What is missing of the last bundle is no reason against the next one, nor against this one again.
+        // A missing file of the last bundle is no reason against the next one, nor against this one again.
         fs::remove_file(&own).unwrap();
         let again = scratch.install(1, &[("a.toml", "1")]);
         assert_eq!(again, Ok(InstallOutcome::Installed));

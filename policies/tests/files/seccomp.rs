@@ -1149,7 +1149,7 @@ fn flat_cell_may_change_its_own_scheduling_only() {
         flat.check(call, &[user, 0], EPERM);
         cell.check(call, &[user, 77], Allow);
     }
-    // What is attached to is judged; what asks to be traced is traced.
+    // Attaching to a process is judged; asking to be traced is allowed.
     for request in [libc::PTRACE_ATTACH, libc::PTRACE_SEIZE] {
         let request = u64::from(request);
         flat_program().check(libc::SYS_ptrace, &[request, 77], Answer::Supervised);
@@ -1192,7 +1192,7 @@ fn flat_cell_may_change_its_own_scheduling_only() {
         flat.check(call, &[], Allow);
         cell.check(call, &[], Allow);
     }
-    // What is done with the machine's objects: who has nobody to ask cannot do it at all.
+    // Use of the machine's objects: without a supervisor, none at all.
     for call in [
         libc::SYS_semop,
         libc::SYS_semtimedop,

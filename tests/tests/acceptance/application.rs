@@ -171,7 +171,7 @@ fn a_registration_is_recorded_and_its_grants_end_with_it(place: Place) {
         !is_asked(&mut session, "other", "no"),
         "another tool's grant is gone"
     );
-    // What is not taken is not recorded.
+    // A refused change is not recorded.
     assert_eq!(unregister(&mut session, "bash"), "result");
     session.close(LIMIT);
     let logged =

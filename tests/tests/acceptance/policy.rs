@@ -392,7 +392,7 @@ fn paths_hold_a_client_that_does_not_keep_to_its_scope(place: Place) {
     {
         let missing =
             matches!(request, Request::FileRead(read) if read.path.relative() == "docs/notes.md");
-        // What is there already is written only by who has read it.
+        // An existing file is written only by who has read it.
         if let Request::FileWrite(write) = request {
             verdict_of(&mut broker, read(write.path.relative()));
         }

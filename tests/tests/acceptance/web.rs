@@ -396,7 +396,7 @@ fn a_long_page_is_kept_whole(place: Place) {
         session.bash(&format!("wc -c < {full}")).success().trim(),
         body.len().to_string()
     );
-    // What is shown whole is not kept, and less is shown in a batch.
+    // A page that is shown whole is not kept, and a batch shows less.
     let short = session.call(
         "web_fetch",
         json!({ "url": page.url(), "max_length": 1 << 20 }),

@@ -80,7 +80,7 @@ fn typed_lines_return_in_the_next_chat_and_secrets_do_not() {
         0o600
     );
 
-    // What is not recorded is not kept, and reads nothing.
+    // Without a transcript, no line is kept, and none is read.
     let mut terminal = chat(&world, &["--no-transcript"]);
     terminal.send("\x1b[Aunrecorded\r");
     terminal.expect("Answer 1.", LIMIT);

@@ -256,7 +256,7 @@ fn a_call_is_undone_by_the_name_that_the_records_have(place: Place) {
         2
     );
     assert_eq!(world.get("a"), b"theirs");
-    // What is neither names what it could be; and a call that changed nothing has nothing to undo.
+    // An argument that is neither is refused with both forms; and a call that changed nothing has nothing to undo.
     let wrong = run(world.lazaret("undo").arg("abc"), LIMIT);
     assert_eq!(wrong.code(), 2);
     assert!(

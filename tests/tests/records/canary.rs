@@ -380,7 +380,7 @@ fn a_secret_in_the_name_of_a_tool_is_in_neither_record() {
     let secret = "Sup3rS3cretValue-XyZ";
     let recorded = |known: bool| {
         let mut world = World::new(Place::any());
-        // What is searched for.
+        // The value that is searched for.
         world.canary = secret.to_owned();
         let server = json!({"command": "python3", "args": ["server.py", "friendly"]});
         let settings = json!({"mcpServers": {(secret): server}}).to_string();

@@ -89,7 +89,7 @@ fn each_call_has_its_lines_and_they_join_with_the_audit() {
     // The client's own names for them.
     let ids = [1, 2, 3, 4, 5].map(|step| payload("tool_call", step)["id"].clone());
     assert_eq!(ids, ["call-1", "call-2", "call-3", "call-4", "call-5"]);
-    // What is for the model and what is known about it stand apart.
+    // The text for the model and the record of the error are separate.
     let failed = payload("tool_error", 1);
     assert_eq!(
         (&failed["error"], &failed["result"]),

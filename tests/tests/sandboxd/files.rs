@@ -92,7 +92,7 @@ fn files_are_written_read_and_removed(place: Place) {
     assert_eq!(form("file").status, 204);
     assert_eq!(world.get("form.txt"), b"payload");
     refused(&form("notfile"), 400, "INVALID_ARGUMENT");
-    // What is no file.
+    // Paths that are no files.
     refused(&put("alone", b"x"), 400, "INVALID_ARGUMENT");
     refused(&put("", b"x"), 400, "INVALID_ARGUMENT");
     refused(&sandbox.file("GET", "nope.txt", b""), 404, "NOT_FOUND");

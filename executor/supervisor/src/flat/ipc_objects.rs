@@ -1,8 +1,8 @@
 //! Semaphores and message queues of System V where the session has no IPC namespace: those that programs of one call have made, for
 //! these programs alone. They end with the call.
 //!
-//! The machine knows them by a number only: keys are this supervisor's, and none but those of the call are found. What is done with
-//! them blocks, undoes itself at a process's end and is interrupted by signals, so the kernel goes on with those calls. All that is
+//! The machine knows them by a number only: keys are this supervisor's, and none but those of the call are found. Operations on
+//! them block, undo themselves at a process's end and are interrupted by signals, so the kernel goes on with those calls. All that is
 //! decided about is a number in a register. Unlike segments they cannot be marked for removal while they are used. So each first
 //! process keeps a record of them that the warden can read, which removes them if that process is killed.
 

@@ -127,7 +127,7 @@ fn all_lines_of_the_file_are_counted_as_far_as_that_is_cheap() {
         );
         assert!(lines < 4 || total(Some(3), Some(1)) == Some(4) && total(Some(4), None) == Some(4));
     }
-    // What is cut in a line has that line once.
+    // A read that is cut within a line counts that line once.
     ground.put("project/a", format!("{}\nlast", "x".repeat(limit::READ)));
     assert_eq!(
         (total(None, None), total(Some(1), Some(9))),

@@ -361,7 +361,7 @@ fn handshake_error(error: io::Error) -> CarryError {
             | AlertDescription::BadCertificate
             | AlertDescription::CertificateUnknown,
         )) => CarryError::NotTrusted,
-        // What is sent in between is the certificate and what belongs to it.
+        // In between, only the certificate and what belongs to it is sent.
         None if matches!(
             error.kind(),
             io::ErrorKind::UnexpectedEof
