@@ -40,7 +40,7 @@ use orchestrator_launch::groups::WorkOptions;
 use orchestrator_launch::hooks::UserHooks;
 use orchestrator_launch::launch::{ErrorForm, FrontEnd, Launch, Linked};
 use orchestrator_launch::row::{CommandRow, wrapped};
-use orchestrator_launch::secrets::{KeySearch, WithoutSecretsError};
+use orchestrator_launch::secrets::KeySearch;
 use orchestrator_launch::start::HelperProcess;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, start};
@@ -48,7 +48,6 @@ use orchestrator_lines::errors;
 use orchestrator_policy::Policy;
 use orchestrator_run::Run;
 use orchestrator_sandboxd::Sandboxd;
-use orchestrator_text::known;
 use orchestrator_tools::scope_file;
 use orchestrator_web::SearchEngines;
 use orchestrator_why::Why;
@@ -88,6 +87,14 @@ struct CommandEntry {
     /// How wrong arguments are reported as JSON.
     wrong_arguments: fn() -> ErrorForm,
     main: fn(&mut ArgMatches, Launch) -> Result<u8, Failed>,
+}
+
+impl CommandEntry {
+    /// The row of the subcommand that `words` select, or its own.
+    fn row_of(&self, words: &[OsString]) -> &CommandRow {
+        let is_named = |row: &&CommandRow| words.get(2).is_some_and(|word| word == last_word(row));
+        self.nested.iter().find(is_named).unwrap_or(&self.row)
+    }
 }
 
 const fn entry<C: FrontEnd>() -> CommandEntry {
@@ -144,7 +151,7 @@ pub(crate) fn main() -> ExitCode {
     let words = options_last(std::env::args_os().collect());
     let chosen = words.get(1).and_then(|word| named(word));
     let launch = Launch::of_process(LINKED);
-    if let Err(error) = know_secrets(chosen, &launch) {
+    if let Err(error) = launch.know_secrets(chosen.map(|entry| entry.row_of(&words))) {
         // The message contains no value from outside, and at this point nothing exists that could redact one.
         eprintln!("lazaret: {error}");
         let is_hook = chosen.is_some_and(|entry| entry.row.name == Hook::ROW.name);
@@ -182,15 +189,6 @@ fn helped(process: HelperProcess) -> ExitCode {
             ExitCode::from(exit::LAZARET)
         }
     }
-}
-
-/// Has the secrets of the environment removed from all texts from now on. A command that hears a model gets rid of them first.
-fn know_secrets(chosen: Option<&CommandEntry>, launch: &Launch) -> Result<(), WithoutSecretsError> {
-    if chosen.is_some_and(|entry| entry.row.name == Chat::ROW.name) {
-        return launch.without_secrets();
-    }
-    let environment: Vec<_> = std::env::vars_os().collect();
-    Ok(known::learn(&environment)?)
 }
 
 /// Parses a command and carries it out. A program that expects the result as JSON gets the error that prevented it as JSON too, in

@@ -20,14 +20,14 @@ use puppet::{Argument, Puppet};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 fn main() -> ExitCode {
     suite::main()
@@ -599,37 +599,59 @@ fn a_taken_over_export_reaches_no_host_but_its_collector(place: Place) {
 place_test!(a_taken_over_mcp_server_gets_nothing);
 fn a_taken_over_mcp_server_gets_nothing(place: Place) {
     let world = World::new(place);
-    let mut command = world.lazaret("mcp");
-    let mut server = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let (mut stdin, stdout) = (server.stdin.take().unwrap(), server.stdout.take().unwrap());
-    let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
-    let mut request = |id: u64, method: &str, params: Value| {
-        let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
-        let answers = |line: &String| serde_json::from_str::<Value>(line).unwrap()["id"] == id;
-        lines.find(answers).expect("an answer")
-    };
-    let who = json!({ "name": "test", "version": "1" });
-    request(
-        1,
-        "initialize",
-        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who }),
-    );
-    request(
-        2,
-        "tools/call",
-        json!({ "name": "bash", "arguments": { "command": "true" } }),
-    );
-    gets_nothing(&world, server.id() as i32, Network::None, || {
-        let read = json!({ "name": "file_read", "arguments": { "path": "attacked" } });
-        assert!(request(3, "tools/call", read).contains("content"));
+    let mut client = McpClient::start(&mut world.lazaret("mcp"));
+    client.call(2, "bash", json!({ "command": "true" }));
+    gets_nothing(&world, client.child.id() as i32, Network::None, || {
+        let read = client.call(3, "file_read", json!({ "path": "attacked" }));
+        assert!(read.contains("content"));
     });
-    drop(stdin);
-    server.wait().unwrap();
+    client.end();
+}
+
+/// A client of `lazaret mcp` that has said who it is.
+struct McpClient {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl McpClient {
+    fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let lines = BufReader::new(stdout).lines();
+        let mut client = Self {
+            child,
+            stdin,
+            lines,
+        };
+        let who = json!({ "name": "test", "version": "1" });
+        let params =
+            json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
+        client.request(1, "initialize", params);
+        client
+    }
+
+    fn request(&mut self, id: u64, method: &str, params: Value) -> String {
+        let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.stdin
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
+        let answers = |line: &String| serde_json::from_str::<Value>(line).unwrap()["id"] == id;
+        let mut lines = self.lines.by_ref().map_while(Result::ok);
+        lines.find(answers).expect("an answer")
+    }
+
+    fn call(&mut self, id: u64, tool: &str, arguments: Value) -> String {
+        let params = json!({ "name": tool, "arguments": arguments });
+        self.request(id, "tools/call", params)
+    }
+
+    fn end(mut self) {
+        drop(self.stdin);
+        self.child.wait().unwrap();
+    }
 }
 
 place_test!(a_taken_over_chat_gets_nothing);
@@ -733,13 +755,163 @@ fn no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_chat(place: Pla
     let _ = chat.child.kill();
     chat.finish(LIMIT);
     assert!(until(LIMIT, || !keeper.is_alive()));
+    is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+/// The control: where this program searches texts by itself, the secrets of its environment are in its memory.
+fn is_found_in_a_command_that_hears_nobody(world: &World, token: &str) {
+    let marker = long_sleep();
+    let mut command = world.lazaret("run");
+    command
+        .env("SOME_TOKEN", token)
+        .args(["--", "sleep", &marker]);
+    let run = Running::start(&mut command);
+    let runs = || with_marker(&marker).iter().any(|one| one.name == "sleep");
+    assert!(until(LIMIT, runs));
+    let all = ["plain", "hexadecimal", "address", "reversed"];
+    assert_eq!(forms_in_memory(run.pid(), token), all, "control");
+    kill_tree(run.pid());
+    run.finish(LIMIT);
+}
+
+/// What `lazaret` has started for itself, and itself, have none of these values in their memory or environment. The executor has.
+fn has_no_secret(pid: i32, secrets: &[&str]) {
+    for process in tree(pid) {
+        let is_readable = process.pid == pid || geteuid().is_root();
+        let is_ours = matches!(&*process.name, "lazaret" | "lazaret-network");
+        if !is_ours || !is_readable {
+            continue;
+        }
+        for secret in secrets {
+            // The gateway has the keys that it puts into requests, and no variables.
+            let environment = fs::read(format!("/proc/{}/environ", process.pid)).unwrap();
+            let has = memchr::memmem::find(&environment, secret.as_bytes());
+            assert_eq!(has, None, "{process:?}");
+            if process.name == "lazaret" {
+                let found = forms_in_memory(process.pid, secret);
+                assert_eq!(found, Vec::<&str>::new(), "{process:?}");
+            }
+        }
+    }
+    let keeper = below(pid, "lazaret-secrets");
+    if geteuid().is_root() {
+        for secret in secrets {
+            let found = forms_in_memory(keeper.pid, secret);
+            assert!(found.contains(&"plain"), "control: {found:?}");
+        }
+    }
+}
+
+fn token() -> String {
+    format!("tok-{}-of-nobody", lazaret_tests::world::unique())
+}
+
+place_test!(no_secret_of_the_environment_is_in_the_memory_of_a_session);
+fn no_secret_of_the_environment_is_in_the_memory_of_a_session(place: Place) {
+    let (world, token) = (World::new(place), token());
     let mut command = world.lazaret("session");
     let mut session = Session::start(command.env("SOME_TOKEN", &token));
     session.bash("true").success();
-    let found = forms_in_memory(session.pid(), &token);
-    let all = ["plain", "hexadecimal", "address", "reversed"];
-    assert_eq!(found, all, "control");
+    has_no_secret(session.pid(), &[&token]);
     session.close(LIMIT);
+    is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+place_test!(no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_server);
+fn no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_server(place: Place) {
+    let (world, token) = (World::new(place), token());
+    let key = format!("sk-{}-of-nobody", lazaret_tests::world::unique());
+    let script = json!({"turns": [{"text": "Done."}]});
+    let mut command = Sidecar::command(&world, &script);
+    command
+        .env("SOME_TOKEN", &token)
+        .env("OPENAI_API_KEY", &key)
+        .args(["--unix"])
+        .arg(world.home.join("socket"))
+        .args(["--trust", "autonomous"]);
+    let sidecar = Sidecar::of(&mut command);
+    let mut client = sidecar.client();
+    client.say("chat:send", json!({"content": "x", "conversationId": "c"}));
+    client.to_end();
+    has_no_secret(sidecar.running.pid(), &[&token, &key]);
+    sidecar.end().success();
+    is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+place_test!(no_secret_of_the_environment_is_in_the_memory_of_an_mcp_server);
+fn no_secret_of_the_environment_is_in_the_memory_of_an_mcp_server(place: Place) {
+    let (world, token) = (World::new(place), token());
+    let mut command = world.lazaret("mcp");
+    let mut client = McpClient::start(command.env("SOME_TOKEN", &token));
+    client.call(2, "bash", json!({ "command": "true" }));
+    has_no_secret(client.child.id() as i32, &[&token]);
+    client.end();
+    is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+place_test!(no_secret_of_the_environment_is_in_the_memory_between_an_editor_and_its_agent);
+/// The agent has them: it is the user's program.
+fn no_secret_of_the_environment_is_in_the_memory_between_an_editor_and_its_agent(place: Place) {
+    let (world, token) = (World::new(place), token());
+    let script = world.base().join("agent.py");
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"has":"%s"}}"#;
+    let text = format!(
+        "import os, sys\nfor _ in sys.stdin:\n    print('{answer}' % os.environ.get('SOME_TOKEN', '-')[::-1], flush=True)\n"
+    );
+    world.write(&script, text);
+    let mut command = world.lazaret("acp");
+    command
+        .env("SOME_TOKEN", &token)
+        .args(["--", "python3"])
+        .arg(&script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut editor = command.spawn().unwrap();
+    let (mut stdin, stdout) = (editor.stdin.take().unwrap(), editor.stdout.take().unwrap());
+    let ask = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": 1 } });
+    stdin.write_all(format!("{ask}\n").as_bytes()).unwrap();
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let pid = editor.id() as i32;
+    for process in tree(pid) {
+        if process.name == "lazaret" {
+            let found = forms_in_memory(process.pid, &token);
+            // The agent has just said it, backwards, to show that it has it.
+            assert!(found.iter().all(|form| *form == "reversed"), "{found:?}");
+        }
+    }
+    let agent = below(pid, "python3");
+    let environment = fs::read(format!("/proc/{}/environ", agent.pid)).unwrap();
+    let has = memchr::memmem::find(&environment, token.as_bytes());
+    assert!(has.is_some(), "control: the agent has it");
+    let reversed: String = token.chars().rev().collect();
+    assert!(line.contains(&reversed), "{line}");
+    drop(stdin);
+    editor.wait().unwrap();
+    is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+place_test!(no_key_is_in_the_memory_of_a_list_of_models);
+fn no_key_is_in_the_memory_of_a_list_of_models(place: Place) {
+    let (world, token) = (World::new(place), token());
+    let key = format!("sk-{}-of-nobody", lazaret_tests::world::unique());
+    let server = ModelServer::start(vec![Reply {
+        end: ReplyEnd::Hang,
+        ..Reply::stream("{")
+    }]);
+    let mut command = world.program("lazaret");
+    command
+        .env("SOME_TOKEN", &token)
+        .env("OPENAI_API_KEY", &key)
+        .args(["models", "--provider", "openai-chat", "--base-url"])
+        .arg(server.url());
+    let models = Running::start(&mut command);
+    assert!(until(LIMIT, || !server.asked().is_empty()));
+    let head = &server.asked()[0].head;
+    assert!(head.contains(&format!("bearer {key}")), "{head}");
+    has_no_secret(models.pid(), &[&token, &key]);
+    kill_tree(models.pid());
+    models.finish(LIMIT);
 }
 
 /// The forms in which `value` is in some memory of the process `pid`.

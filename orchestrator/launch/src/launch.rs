@@ -114,8 +114,7 @@ use broker_protocol::Failed;
 use clap::Args;
 use orchestrator_confine::{ConfinementProof, Files, Needs, Unconfined};
 use orchestrator_engine::executor::ExecutorError;
-use orchestrator_text::known::redactor;
-use orchestrator_text::secret_environment;
+use orchestrator_text::known;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -224,12 +223,17 @@ impl Launch {
         }
     }
 
-    /// Becomes this program again without the secrets of its environment, if it has any: before a command that hears a model.
+    /// Has the secrets of the environment removed from all texts from now on. For a command that hears others by its `row`, becomes this
+    /// program again without them, if there are any.
     ///
     /// # Errors
-    /// If a secret would stay here.
-    pub fn without_secrets(&self) -> Result<(), WithoutSecretsError> {
-        secrets::begin(&self.unconfined)
+    /// If they cannot be searched for, or one would stay here.
+    pub fn know_secrets(&self, row: Option<&CommandRow>) -> Result<(), WithoutSecretsError> {
+        if row.is_some_and(CommandRow::hears_others) && !start::is_for_another() {
+            return secrets::begin(&self.unconfined);
+        }
+        let environment: Vec<_> = std::env::vars_os().collect();
+        Ok(known::learn(&environment)?)
     }
 
     /// Does the work of a process that is no command of a user.
@@ -319,6 +323,7 @@ impl Launch {
                 Ok(None),
             );
         }
+        secrets::give_up();
         Confined::without_log(C::ROW.name, self.unconfined.confine(&needs))
     }
 
@@ -410,11 +415,7 @@ impl Prepared {
             let way = self.network();
             network::begin(self.files(), self.begin_network, way, webs, tickets);
         }
-        // Of what the gateway got, nothing is left here; nor of what it did not get.
-        drop(secrets::keys());
-        secret_environment::close();
-        // Without it, all text is withheld.
-        let _ = redactor().confine();
+        secrets::give_up();
         let proof = self.unconfined.confine(&needs);
         Confined { log, proof }
     }

@@ -115,6 +115,18 @@ impl CommandRow {
         }
     }
 
+    /// Whether it hears a model, an agent, a client or a host for as long as it runs: then it starts without secrets. The others do one
+    /// thing that their user has typed, and hear of others only a command's output.
+    pub fn hears_others(&self) -> bool {
+        match self.access {
+            CommandAccess::Files | CommandAccess::Answers => false,
+            CommandAccess::Confined { network, .. } => match network {
+                NetworkUse::IfNeeded | NetworkUse::Always | NetworkUse::Accepts => true,
+                NetworkUse::None => matches!(self.sessions, SessionCount::Lasting { .. }),
+            },
+        }
+    }
+
     /// Cells that the executor keeps ready between calls.
     pub(crate) fn spare(&self) -> u8 {
         match self.sessions {
@@ -232,6 +244,22 @@ mod tests {
         let none = row(SessionCount::None, CommandAccess::Files).bound(all);
         assert!(!none.serves);
         assert!(!none.web && none.write.is_empty() && none.socket.is_none());
+    }
+
+    #[test]
+    fn a_command_that_hears_others_is_known_by_its_row() {
+        let hears = |sessions, network| {
+            let writes = Writes::Nothing;
+            row(sessions, CommandAccess::Confined { network, writes }).hears_others()
+        };
+        let lasting = SessionCount::Lasting { spare: 0 };
+        assert!(hears(lasting, NetworkUse::None), "acp");
+        assert!(hears(lasting, NetworkUse::Accepts), "sandboxd");
+        assert!(hears(SessionCount::None, NetworkUse::Always), "models");
+        assert!(hears(SessionCount::One, NetworkUse::IfNeeded), "call");
+        assert!(!hears(SessionCount::One, NetworkUse::None), "run");
+        assert!(!row(lasting, CommandAccess::Files).hears_others());
+        assert!(!row(lasting, CommandAccess::Answers).hears_others());
     }
 
     #[test]

@@ -15,12 +15,15 @@ use orchestrator_text::secret_environment;
 use policies::secret::{holds_secret, secrets};
 use serde_json::Value;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use thiserror::Error;
+
+/// How long the gateway may take to receive the keys.
+const GATEWAY_TIME: Duration = Duration::from_secs(10);
 
 /// Why a command cannot be started without secrets in its memory.
 #[derive(Debug, Error)]
@@ -69,6 +72,14 @@ pub(crate) fn keys() -> Option<OwnedFd> {
     lock().take()
 }
 
+/// Before the confinement: of what the gateway got, nothing is left here; nor of what it did not get.
+pub(crate) fn give_up() {
+    drop(keys());
+    secret_environment::close();
+    // Without it, all text is withheld.
+    let _ = known::redactor().confine();
+}
+
 /// Returns only if that fails.
 fn put_aside(files: &Files, hidden: &[(OsString, OsString)]) -> io::Error {
     // Inherited by the program that this one becomes.
@@ -87,15 +98,20 @@ pub type KeySearch = Box<dyn FnMut(&Files, &[u8], &mut dyn Write) -> io::Result<
 struct UnconfinedKeys {
     unconfined: Unconfined,
     search: KeySearch,
-    line: File,
+    /// Keys that wait for the gateway, which does not run yet.
+    found: Vec<u8>,
+    line: UnixStream,
 }
 
 impl SecretSource for UnconfinedKeys {
     fn find(&mut self, query: &[u8]) -> io::Result<Value> {
-        (self.search)(self.unconfined.files(), query, &mut self.line)
+        (self.search)(self.unconfined.files(), query, &mut self.found)
     }
 
     fn confine(self) -> io::Result<()> {
+        // Where no gateway wants them, nobody has the other end.
+        let _ = (&self.line).write_all(&self.found);
+        drop(self.found);
         // Closes the line: standard output is standard input from now on.
         drop(self.line);
         rustix::stdio::dup2_stdout(io::stdin())?;
@@ -132,8 +148,11 @@ pub fn serve_redactor(
     let source = UnconfinedKeys {
         unconfined,
         search: search.ok_or_else(|| begun(io::ErrorKind::Unsupported.into()))?(),
-        line: File::from(line.map_err(begun)?),
+        found: Vec::new(),
+        line: UnixStream::from(line.map_err(begun)?),
     };
+    let limit = source.line.set_write_timeout(Some(GATEWAY_TIME));
+    limit.map_err(begun)?;
     let socket = UnixStream::from(socket.map_err(begun)?);
     redactor_process::serve(socket, known::redactor(), source).map_err(begun)
 }

@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use orchestrator_confine::Files;
 use orchestrator_engine::executor::ExecutorError;
 use orchestrator_text::known::OWN_KEYS;
+use orchestrator_text::secret_environment;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -237,7 +238,9 @@ impl WithSecrets {
             });
         };
         // Another process starts it, of which we would hear no more than its end.
-        program.metadata()?;
+        if !is_there(program.as_os_str()) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let mut command = Command::new(std::env::current_exe()?);
         let names = withheld.collect::<Vec<_>>().join(",");
         command.arg(WITH_SECRETS).arg(names).arg(program);
@@ -308,6 +311,20 @@ pub enum HelperProcess {
     /// Becomes a program that gets all variables.
     WithSecrets,
     Redactor,
+}
+
+/// The first arguments of processes that another one of this program has started for itself, and that hear nobody else.
+const OF_OURS: [[&str; 2]; 3] = [
+    ["mcp", "--examine"],
+    ["serve", "--remove-socket"],
+    ["acp", "--hold"],
+];
+
+/// Whether this process is one of these.
+pub fn is_for_another() -> bool {
+    OF_OURS
+        .iter()
+        .any(|words| std::env::args_os().skip(1).take(2).eq(*words))
 }
 
 /// The one that this process was started as.
@@ -528,12 +545,16 @@ pub fn start_agent(
     let variables = variables
         .iter()
         .map(|(name, value)| (OsStr::new(name), value));
-    start_connected(
+    // The agent gets all variables, and who holds it has them no more than we do.
+    let hidden = secret_file::inheritable()?;
+    let started = start_connected(
         Command::new(std::env::current_exe()?)
             .args(["acp", "--hold", "--"])
             .args(agent)
             .envs(variables),
-    )
+    );
+    drop(hidden);
+    started
 }
 
 /// Starts `command` in a process group of its own. Returns our end of its standard input and output.
@@ -560,18 +581,17 @@ fn without_keys(command: &mut Command) -> &mut Command {
 ///
 /// # Errors
 /// If the agent cannot be started or waited for.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the one file that starts a program"
-)]
-pub fn hold_agent(_: &Files, agent: &[OsString]) -> io::Result<u8> {
+pub fn hold_agent(files: &Files, agent: &[OsString]) -> io::Result<u8> {
     let Some((program, arguments)) = agent.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let mut child = Command::new(program)
-        .args(arguments)
-        .process_group(0)
-        .spawn()?;
+    if let Some(file) = secret_file::inherited(files)? {
+        secret_environment::install(file)?;
+    }
+    let mut agent = WithSecrets::of(Path::new(program), std::iter::empty())?;
+    agent.command.args(arguments).process_group(0);
+    let mut child = agent.spawn()?;
+    secret_environment::close();
     let ended = pidfd_open(
         rustix::process::Pid::from_child(&child),
         PidfdFlags::empty(),
