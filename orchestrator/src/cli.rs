@@ -448,6 +448,36 @@ mod tests {
         }
     }
 
+    /// The list in SECURITY.md.
+    #[test]
+    fn commands_that_hear_others_start_without_secrets() {
+        let rows = COMMANDS
+            .iter()
+            .flat_map(|entry| std::iter::once(&entry.row).chain(entry.nested));
+        let hearing = rows.filter(|row| row.hears_others()).map(|row| row.name);
+        let names = [
+            "call",
+            "tools",
+            "session",
+            "mcp",
+            "mcp add",
+            "mcp status",
+            "mcp accept",
+            "mcp login",
+            "acp",
+            "chat",
+            "models",
+            "serve",
+            "sandboxd",
+            "audit export",
+        ];
+        assert_eq!(hearing.collect::<Vec<_>>(), names);
+        let row = |line: &str| named(&"mcp".into()).unwrap().row_of(&words(line)).name;
+        assert_eq!(row("lazaret mcp list"), "mcp list");
+        assert_eq!(row("lazaret mcp --trust guided"), "mcp");
+        assert_eq!(row("lazaret mcp"), "mcp");
+    }
+
     /// The README's table of commands is that of the program.
     #[test]
     fn the_readme_has_the_row_of_each_command() {

@@ -698,11 +698,13 @@ fn no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_chat(place: Pla
     let world = World::new(place);
     let token = format!("tok-{}-of-nobody", lazaret_tests::world::unique());
     let key = format!("sk-{}-of-a-file", lazaret_tests::world::unique());
-    let file = world.home.join("key");
-    world.write(&file, &key);
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    world.own(&file);
+    let file = key_file(&world, "key", &key);
+    let brave = format!("brave-{}-of-nobody", lazaret_tests::world::unique());
     let call = json!({"function": {"name": "bash", "arguments": {"command": "echo $SOME_TOKEN"}}});
+    let search = json!({"function": {"name": "web_search", "arguments": {"query": "q"}}});
+    let engine = ModelServer::answering("127.0.0.1", |_| {
+        Reply::status(200, &json!({"web": {"results": []}}))
+    });
     let waiting = Reply {
         end: ReplyEnd::Hang,
         ..Reply::stream(format!(
@@ -714,13 +716,15 @@ fn no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_chat(place: Pla
         Reply::status(200, &json!({"capabilities": ["completion", "tools"]})),
         Reply::stream(format!(
             "{}\n",
-            json!({"message": {"tool_calls": [call]}, "done": true})
+            json!({"message": {"tool_calls": [call, search]}, "done": true})
         )),
         waiting,
     ]);
     let mut command = world.lazaret("chat");
     command
         .env("SOME_TOKEN", &token)
+        .env("BRAVE_SEARCH_API_KEY", &brave)
+        .env("BRAVE_SEARCH_URL", engine.url())
         .args(["--json", "--trust", "autonomous", "--provider", "ollama"])
         .args(["--model", "m", "--base-url", &server.url(), "--key-file"])
         .arg(&file)
@@ -734,7 +738,11 @@ fn no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_chat(place: Pla
             .iter()
             .all(|asked| asked.head.contains(&sent))
     );
-    for secret in [&token, &key] {
+    let searched = engine.asked();
+    let sent = format!("x-subscription-token: {brave}");
+    assert_eq!(searched.len(), 1);
+    assert!(searched[0].head.contains(&sent), "{}", searched[0].head);
+    for secret in [&token, &key, &brave] {
         assert_eq!(forms_in_memory(chat.pid(), secret), Vec::<&str>::new());
     }
     let links = fs::read_dir(format!("/proc/{}/fd", chat.pid())).unwrap();
@@ -745,7 +753,7 @@ fn no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_chat(place: Pla
     let keeper = below(chat.pid(), "lazaret-secrets");
     if geteuid().is_root() {
         assert!(forms_in_memory(executor.pid, &token).contains(&"plain"));
-        for secret in [&token, &key] {
+        for secret in [&token, &key, &brave] {
             assert!(forms_in_memory(keeper.pid, secret).contains(&"plain"));
         }
         gets_nothing(&world, keeper.pid, Network::None, || {});
@@ -802,6 +810,14 @@ fn has_no_secret(pid: i32, secrets: &[&str]) {
     }
 }
 
+fn key_file(world: &World, name: &str, key: &str) -> PathBuf {
+    let file = world.home.join(name);
+    world.write(&file, key);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    world.own(&file);
+    file
+}
+
 fn token() -> String {
     format!("tok-{}-of-nobody", lazaret_tests::world::unique())
 }
@@ -821,18 +837,31 @@ place_test!(no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_server
 fn no_key_and_no_secret_of_the_environment_is_in_the_memory_of_a_server(place: Place) {
     let (world, token) = (World::new(place), token());
     let key = format!("sk-{}-of-nobody", lazaret_tests::world::unique());
-    let script = json!({"turns": [{"text": "Done."}]});
-    let mut command = Sidecar::command(&world, &script);
+    let server = ModelServer::answering("127.0.0.1", |request| {
+        let done = json!({"message": {"content": "Done."}, "done": true});
+        match request.line.contains("/api/show") {
+            true => Reply::status(200, &json!({"capabilities": ["completion", "tools"]})),
+            false => Reply::stream(format!("{done}\n")),
+        }
+    });
+    let file = key_file(&world, "key", &key);
+    let mut command = world.lazaret("serve");
     command
         .env("SOME_TOKEN", &token)
-        .env("OPENAI_API_KEY", &key)
-        .args(["--unix"])
-        .arg(world.home.join("socket"))
-        .args(["--trust", "autonomous"]);
+        .args(["--listen", "127.0.0.1:0", "--trust", "autonomous"])
+        .args(["--provider", "ollama", "--model", "m", "--base-url"])
+        .arg(server.url())
+        .arg("--key-file")
+        .arg(&file)
+        .arg("--unix")
+        .arg(world.home.join("socket"));
     let sidecar = Sidecar::of(&mut command);
     let mut client = sidecar.client();
     client.say("chat:send", json!({"content": "x", "conversationId": "c"}));
     client.to_end();
+    let sent = format!("authorization: bearer {key}");
+    let asked = server.asked();
+    assert!(!asked.is_empty() && asked.iter().all(|asked| asked.head.contains(&sent)));
     has_no_secret(sidecar.running.pid(), &[&token, &key]);
     sidecar.end().success();
     is_found_in_a_command_that_hears_nobody(&world, &token);
@@ -889,6 +918,29 @@ fn no_secret_of_the_environment_is_in_the_memory_between_an_editor_and_its_agent
     drop(stdin);
     editor.wait().unwrap();
     is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+place_test!(no_header_of_a_collector_is_in_the_memory_of_an_export);
+fn no_header_of_a_collector_is_in_the_memory_of_an_export(place: Place) {
+    let (world, token) = (World::new(place), token());
+    world.in_cell("true").success();
+    let collector = ModelServer::answering("127.0.0.1", |_| Reply::status(200, &json!({})));
+    let mut command = world.program("lazaret");
+    let headers = format!("x-tenant=t,authorization=Bearer%20{token}");
+    command
+        .env("OTEL_EXPORTER_OTLP_LOGS_HEADERS", headers)
+        .args(["audit", "export", "--follow", "--otlp", &collector.url()]);
+    let mut export = Running::start(&mut command);
+    export.wait_for("acknowledged", LIMIT);
+    let head = &collector.asked()[0].head;
+    let sent = format!("authorization: bearer {token}");
+    assert!(
+        head.contains(&sent) && head.contains("x-tenant: t"),
+        "{head}"
+    );
+    has_no_secret(export.pid(), &[&token]);
+    kill_tree(export.pid());
+    let _ = export.child.wait();
 }
 
 place_test!(no_key_is_in_the_memory_of_a_list_of_models);

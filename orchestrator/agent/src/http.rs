@@ -3,7 +3,7 @@
 use crate::error::{ProviderError, brief};
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use orchestrator_http::ask::{By, HeldKey, HostOrigin, NamedRequest, NetworkFault};
+use orchestrator_http::ask::{By, HeldKey, HostOrigin, KeyUse, NamedRequest, NetworkFault};
 use orchestrator_http::key::Key;
 use orchestrator_http::{
     ClientGateway, HostClient, HostRequest, HttpFailure, Response, name_key, name_request,
@@ -52,6 +52,7 @@ impl ProviderHttp {
             {
                 name_key(HeldKey {
                     number,
+                    used: KeyUse::Provider,
                     origin: HostOrigin::of(&base),
                     header: name.to_owned(),
                     template: value.clone(),

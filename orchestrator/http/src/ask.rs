@@ -118,10 +118,36 @@ impl NamedRequest {
     }
 }
 
-/// A header of requests to a provider, in which the gateway puts a key: `lazaret` has none.
+/// Requests in which a key is put: those for which the settings have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum KeyUse {
+    /// To a provider or a collector.
+    Provider,
+    Engine,
+    /// To a server of the user's settings.
+    Server,
+    /// To one of a repository's.
+    RepositoryServer,
+}
+
+impl KeyUse {
+    /// The use by requests of `by`, if these get keys.
+    pub fn of(by: &By) -> Option<Self> {
+        match by {
+            By::ProviderSettings => Some(Self::Provider),
+            By::Engine => Some(Self::Engine),
+            By::ServerSettings => Some(Self::Server),
+            By::RepositorySettings => Some(Self::RepositoryServer),
+            By::Model(_) | By::ModelOfImage(_) | By::ServerOf(_) => None,
+        }
+    }
+}
+
+/// A header of requests to a host, in which the gateway puts a key: `lazaret` has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HeldKey {
     pub number: u32,
+    pub used: KeyUse,
     pub origin: HostOrigin,
     /// The header's name, in lower case.
     pub header: String,
@@ -130,6 +156,17 @@ pub struct HeldKey {
 }
 
 impl HeldKey {
+    /// `key` as the whole value of the header `name`, if the gateway has it.
+    pub fn whole(key: &Key, used: KeyUse, url: &url::Url, name: &str) -> Option<Self> {
+        Some(Self {
+            number: key.number()?,
+            used,
+            origin: HostOrigin::of(url),
+            header: name.to_owned(),
+            template: key.expose().to_owned(),
+        })
+    }
+
     /// The text in place of the key `number`.
     pub fn place(number: u32) -> String {
         Key::held(number).expose().to_owned()

@@ -6,6 +6,9 @@ use std::fmt;
 /// The beginning of the text in place of a key that the gateway has.
 const HELD: &str = "lazaret-key-";
 
+/// Maximum bytes of a header's value.
+const HEADER_MAX: usize = 32 << 10;
+
 /// A key. Only the service gets to see it, in a header.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
@@ -15,6 +18,12 @@ impl Key {
     pub fn new(text: &str) -> Option<Self> {
         let text = text.trim();
         (!text.is_empty() && text.len() <= 4096 && HeaderValue::from_str(text).is_ok())
+            .then(|| Self(text.to_owned()))
+    }
+
+    /// The value of a header, whole; `None` if no header can contain it.
+    pub fn of_header(text: &str) -> Option<Self> {
+        (text.len() <= HEADER_MAX && HeaderValue::from_str(text).is_ok())
             .then(|| Self(text.to_owned()))
     }
 
@@ -56,6 +65,15 @@ mod tests {
     fn a_held_key_has_a_number() {
         assert_eq!(Key::held(7).number(), Some(7));
         assert_eq!(Key::new("sk-7").unwrap().number(), None);
+    }
+
+    #[test]
+    fn the_value_of_a_header_is_whole_and_has_a_bound() {
+        let value = Key::of_header("Bearer a b").unwrap();
+        assert_eq!(value.expose(), "Bearer a b");
+        assert!(Key::of_header("a\nb").is_none());
+        let long = |length: usize| Key::of_header(&"x".repeat(length)).is_some();
+        assert!(long(HEADER_MAX) && !long(HEADER_MAX + 1));
     }
 
     #[test]

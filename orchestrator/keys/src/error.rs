@@ -19,6 +19,12 @@ pub enum KeyError {
     /// No header could hold it.
     #[error("the key is empty, too long, or no text of one line")]
     NotALine,
+    /// A list of headers for a collector is none.
+    #[error("headers are name=value, divided by commas, values percent-encoded")]
+    NotHeaders,
+    /// The gateway has a bound.
+    #[error("all keys and secret headers together are longer than 1 MiB")]
+    TooMany,
     /// The keyring may have one, and does not give it.
     #[error("no key from the desktop keyring: {0}")]
     Keyring(#[from] KeyringError),

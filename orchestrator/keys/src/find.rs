@@ -60,7 +60,7 @@ pub(crate) fn find_here(
 ///
 /// # Errors
 /// If it cannot be read or used.
-pub fn in_file(_: &Files, name: &str, file: &Path) -> Result<Key, KeyError> {
+pub(crate) fn in_file(_: &Files, name: &str, file: &Path) -> Result<Key, KeyError> {
     learned(name, &from_file(file)?)
 }
 
@@ -71,7 +71,7 @@ fn from_file(path: &Path) -> Result<String, KeyError> {
     })
 }
 
-fn learned(name: &str, text: &str) -> Result<Key, KeyError> {
+pub(crate) fn learned(name: &str, text: &str) -> Result<Key, KeyError> {
     let key = Key::new(text).ok_or(KeyError::NotALine)?;
     let secret = Secret {
         name: name.to_owned(),

@@ -1,38 +1,23 @@
-//! A key that this process never has: another one finds it and passes it to the gateway, and says here only where it was.
+//! Secrets that this process never has: another one finds them and passes them to the gateway, and says here only where they were.
 
+use crate::collector_headers;
 use crate::error::KeyError;
-use crate::find::{FoundKey, KeySource, find_here};
+use crate::find::{self, FoundKey, find_here, learned};
+use crate::held_answer::{HeldAnswer, HeldQuery, KeyQuery};
 use crate::keyring::Keyring;
+use http::header::HeaderName;
 use orchestrator_confine::Files;
-use orchestrator_http::ask::KeyValue;
+use orchestrator_http::ask::{KEYS_MAX, KeyValue};
 use orchestrator_http::key::{Key, KeyNames};
 use orchestrator_text::known::redactor;
-use serde::{Deserialize, Serialize};
+use orchestrator_text::secret_environment;
+use orchestrator_text::variables;
+use policies::secret::Secret;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-
-/// Where a key is looked for.
-#[derive(Serialize, Deserialize)]
-struct KeyQuery {
-    variable: Option<String>,
-    issuer: Option<String>,
-    file: Option<PathBuf>,
-    keyring: Keyring,
-}
-
-/// The result of a [`KeyQuery`].
-#[derive(Serialize, Deserialize)]
-enum KeyAnswer {
-    Found {
-        number: u32,
-        source: KeySource,
-    },
-    Missing,
-    /// An error in words; without the key.
-    Failed(String),
-    KeyringFailed(String),
-}
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// The key with these names: from `file` if one is named, else from the environment, else from the keyring. `None` if no place has
 /// one, or none is needed.
@@ -46,81 +31,238 @@ pub fn find(
     keyring: &Keyring,
 ) -> Result<Option<FoundKey>, KeyError> {
     let (variable, issuer) = names.map(|names| (names.variable, names.issuer)).unzip();
-    let query = KeyQuery {
+    let query = HeldQuery::Key(KeyQuery {
         variable: variable.map(str::to_owned),
         issuer: issuer.map(str::to_owned),
         file: file.map(Path::to_owned),
         keyring: keyring.unasked(),
-    };
+    });
     match ask(&query)? {
-        Some(found) => Ok(found),
+        Some(HeldAnswer::Key { number, source }) => Ok(Some(FoundKey {
+            key: Key::held(number),
+            source,
+        })),
+        Some(answer) => answer.no_secret().map(|()| None),
         None => find_here(files, (variable, issuer), file, keyring),
     }
 }
 
-/// Asks the process with the secrets; `None` if there is none.
-fn ask(query: &KeyQuery) -> Result<Option<Option<FoundKey>>, KeyError> {
-    let text = serde_json::to_vec(query).map_err(|error| KeyError::Held(error.to_string()))?;
-    let Some(answer) = redactor().hold(&text)? else {
-        return Ok(None);
+/// The key in `file`, which from now on is removed from everything that is shown or recorded, by `name`.
+///
+/// # Errors
+/// If it cannot be read or used.
+pub fn in_file(files: &Files, name: &str, file: &Path) -> Result<Key, KeyError> {
+    let query = HeldQuery::File {
+        name: name.to_owned(),
+        file: file.to_owned(),
     };
-    let answer = serde_json::from_value(answer);
-    match answer.map_err(|error: serde_json::Error| KeyError::Held(error.to_string()))? {
-        KeyAnswer::Found { number, source } => Ok(Some(Some(FoundKey {
-            key: Key::held(number),
-            source,
-        }))),
-        KeyAnswer::Missing => Ok(Some(None)),
-        KeyAnswer::Failed(why) => Err(KeyError::Held(why)),
-        KeyAnswer::KeyringFailed(why) => Err(KeyError::HeldKeyring(why)),
+    match ask(&query)? {
+        Some(HeldAnswer::Secret(number)) => Ok(Key::held(number)),
+        Some(answer) => Err(answer.no_secret().err().unwrap_or(KeyError::NotALine)),
+        None => find::in_file(files, name, file),
     }
 }
 
-/// Finds keys for another process, and passes them on.
+/// Has the variable `name`, if it is a secret of the environment, stand for its value from now on: only the gateway has that.
+///
+/// # Errors
+/// If its value cannot be used.
+pub fn hold_variable(name: &str) -> Result<(), KeyError> {
+    if !secret_environment::is_hidden(name) {
+        return Ok(());
+    }
+    match ask(&HeldQuery::Variable(name.to_owned()))? {
+        Some(HeldAnswer::Secret(number)) => {
+            secret_environment::stand_in(name, Key::held(number).expose());
+            Ok(())
+        }
+        Some(answer) => answer.no_secret(),
+        None => Ok(()),
+    }
+}
+
+/// The headers that the variable `name` has for a collector.
+///
+/// # Errors
+/// If they are none.
+pub fn collector_headers(name: &str) -> Result<Vec<(HeaderName, Key)>, KeyError> {
+    match ask(&HeldQuery::Collector(name.to_owned()))? {
+        Some(HeldAnswer::Headers(all)) => all
+            .into_iter()
+            .map(|(name, number)| Some((HeaderName::try_from(name).ok()?, Key::held(number))))
+            .collect::<Option<_>>()
+            .ok_or(KeyError::NotHeaders),
+        Some(answer) => answer.no_secret().map(|()| Vec::new()),
+        None => headers_here(name),
+    }
+}
+
+fn headers_here(name: &str) -> Result<Vec<(HeaderName, Key)>, KeyError> {
+    let text = secret_environment::text(name).unwrap_or_default();
+    let headers = collector_headers::parse(&text).ok_or(KeyError::NotHeaders)?;
+    for (header, value) in &headers {
+        learn_parts(header.as_str(), value)?;
+    }
+    Ok(headers)
+}
+
+/// Texts of headers that were asked for. They are asked for again when a server is connected to, when nobody is there to be asked.
+static TEXTS: Mutex<BTreeMap<(String, String), u32>> = Mutex::new(BTreeMap::new());
+
+/// `text`, the value of the header `name`, with the values of variables in place of their names. `None` where this process has to replace
+/// them itself.
+///
+/// # Errors
+/// If a variable is not set, or the result is no value of a header.
+pub fn header(name: &str, text: &str) -> Result<Option<Key>, KeyError> {
+    let place = (name.to_owned(), text.to_owned());
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(number) = texts.get(&place) {
+        return Ok(Some(Key::held(*number)));
+    }
+    let (name, text) = place.clone();
+    match ask(&HeldQuery::Header { name, text })? {
+        Some(HeldAnswer::Secret(number)) => {
+            texts.insert(place, number);
+            Ok(Some(Key::held(number)))
+        }
+        Some(answer) => answer.no_secret().map(|()| None),
+        None => Ok(None),
+    }
+}
+
+/// The value of a header and, in `Bearer TOKEN`, the token alone, which may appear elsewhere.
+fn learn_parts(name: &str, value: &Key) -> Result<(), KeyError> {
+    let text = value.expose();
+    for part in text.split_whitespace().chain([text]) {
+        redactor().learn(Secret {
+            name: name.to_owned(),
+            value: part.as_bytes().to_vec(),
+        })?;
+    }
+    Ok(())
+}
+
+/// Asks the process with the secrets; `None` if there is none, or it can find no more.
+fn ask(query: &HeldQuery) -> Result<Option<HeldAnswer>, KeyError> {
+    let text = serde_json::to_vec(query).map_err(|error| KeyError::Held(error.to_string()))?;
+    let answer = redactor().hold(&text)?.map(serde_json::from_value);
+    let answer = answer.transpose();
+    answer.map_err(|error| KeyError::Held(error.to_string()))
+}
+
+impl HeldAnswer {
+    /// The error in an answer without a secret, unless there is just none.
+    fn no_secret(self) -> Result<(), KeyError> {
+        match self {
+            Self::Missing => Ok(()),
+            Self::Failed(why) => Err(KeyError::Held(why)),
+            Self::KeyringFailed(why) => Err(KeyError::HeldKeyring(why)),
+            Self::Key { .. } | Self::Secret(_) | Self::Headers(_) => {
+                Err(KeyError::Held("another question was answered".to_owned()))
+            }
+        }
+    }
+}
+
+/// Finds secrets for another process, and passes them on.
 #[derive(Debug, Default)]
 pub struct KeyFinder {
     count: u32,
+    bytes: usize,
     /// The keyring, which remembers that it did not answer.
     keyring: Option<Keyring>,
 }
 
 impl KeyFinder {
-    /// The answer to a question of [`find`] in another process. A key that is found is written to `line`.
+    /// The answer to a question in another process. A secret that is found is written to `line`.
     ///
     /// # Errors
     /// If it is no question, or the line takes no more.
     pub fn find(&mut self, files: &Files, query: &[u8], line: impl Write) -> io::Result<Value> {
-        let query: KeyQuery = serde_json::from_slice(query)?;
-        let keyring = self.keyring.get_or_insert(query.keyring);
+        let answer = match self.answer(files, serde_json::from_slice(query)?, line) {
+            Ok(answer) => answer,
+            Err(error @ KeyError::Keyring(_)) => HeldAnswer::KeyringFailed(error.to_string()),
+            Err(error) => HeldAnswer::Failed(error.to_string()),
+        };
+        Ok(serde_json::to_value(answer)?)
+    }
+
+    fn answer(
+        &mut self,
+        files: &Files,
+        query: HeldQuery,
+        mut line: impl Write,
+    ) -> Result<HeldAnswer, KeyError> {
+        match query {
+            HeldQuery::Key(query) => self.key(files, &query, line),
+            HeldQuery::File { name, file } => {
+                let key = find::in_file(files, &name, &file)?;
+                Ok(HeldAnswer::Secret(self.pass(&key, &mut line)?))
+            }
+            HeldQuery::Variable(name) => match secret_environment::text(&name) {
+                Some(text) => {
+                    let key = learned(&name, &text)?;
+                    Ok(HeldAnswer::Secret(self.pass(&key, &mut line)?))
+                }
+                None => Ok(HeldAnswer::Missing),
+            },
+            HeldQuery::Collector(name) => {
+                let headers = headers_here(&name)?;
+                let mut numbered = |(name, value): (HeaderName, Key)| {
+                    Ok((name.to_string(), self.pass(&value, &mut line)?))
+                };
+                let all: Result<_, KeyError> = headers.into_iter().map(&mut numbered).collect();
+                all.map(HeldAnswer::Headers)
+            }
+            HeldQuery::Header { name, text } => {
+                let replaced = variables::replace(&text, &secret_environment::text);
+                let replaced = replaced.map_err(|error| KeyError::Held(error.to_string()))?;
+                let unsendable = || KeyError::Held(format!("the header `{name}` cannot be sent"));
+                let value = Key::of_header(&replaced).ok_or_else(unsendable)?;
+                learn_parts(&name, &value)?;
+                Ok(HeldAnswer::Secret(self.pass(&value, &mut line)?))
+            }
+        }
+    }
+
+    fn key(
+        &mut self,
+        files: &Files,
+        query: &KeyQuery,
+        line: impl Write,
+    ) -> Result<HeldAnswer, KeyError> {
+        let keyring = self.keyring.get_or_insert(query.keyring.unasked());
         let found = find_here(
             files,
             (query.variable.as_deref(), query.issuer.as_deref()),
             query.file.as_deref(),
             keyring,
         );
-        let answer = match found {
-            Ok(Some(found)) => {
-                let number = self.pass(&found.key, line)?;
-                let source = found.source;
-                KeyAnswer::Found { number, source }
-            }
-            Ok(None) => KeyAnswer::Missing,
-            Err(error @ KeyError::Keyring(_)) => KeyAnswer::KeyringFailed(error.to_string()),
-            Err(error) => KeyAnswer::Failed(error.to_string()),
-        };
-        Ok(serde_json::to_value(answer)?)
+        match found? {
+            Some(found) => Ok(HeldAnswer::Key {
+                number: self.pass(&found.key, line)?,
+                source: found.source,
+            }),
+            None => Ok(HeldAnswer::Missing),
+        }
     }
 
-    fn pass(&mut self, key: &Key, mut line: impl Write) -> io::Result<u32> {
+    fn pass(&mut self, key: &Key, mut line: impl Write) -> Result<u32, KeyError> {
         let number = self.count;
-        self.count += 1;
         let value = KeyValue {
             number,
             value: key.expose().to_owned(),
         };
-        let mut text = serde_json::to_vec(&value)?;
+        let unsent = |error: io::Error| KeyError::Held(error.to_string());
+        let mut text = serde_json::to_vec(&value).map_err(|error| unsent(error.into()))?;
         text.push(b'\n');
-        line.write_all(&text)?;
+        if self.bytes + text.len() > KEYS_MAX {
+            return Err(KeyError::TooMany);
+        }
+        line.write_all(&text).map_err(unsent)?;
+        self.bytes += text.len();
+        self.count += 1;
         Ok(number)
     }
 }

@@ -8,7 +8,7 @@ use crate::secret_file::{self, inherited};
 use crate::start;
 use nix::sys::prctl;
 use orchestrator_confine::{Files, Needs, Unconfined};
-use orchestrator_text::known;
+use orchestrator_text::known::{self, COLLECTOR_HEADERS};
 use orchestrator_text::redact::{Redactor, RedactorError};
 use orchestrator_text::redactor_process::{self, SecretSource};
 use orchestrator_text::secret_environment;
@@ -45,7 +45,7 @@ pub enum WithoutSecretsError {
 pub fn begin(unconfined: &Unconfined) -> Result<(), WithoutSecretsError> {
     let files = unconfined.files();
     let hidden: Vec<(OsString, OsString)> = std::env::vars_os()
-        .filter(|(name, _)| holds_secret(name))
+        .filter(|(name, _)| holds_secret(name) || COLLECTOR_HEADERS.iter().any(|one| name == one))
         .collect();
     if !hidden.is_empty() {
         let error = put_aside(files, &hidden);

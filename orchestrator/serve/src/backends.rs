@@ -72,21 +72,29 @@ impl Backends {
         default: String,
         redactor: &'static Redactor,
     ) -> Self {
-        // Providers are made when a client names them, and the gateway learns of their hosts before.
-        for backend in by_name.values() {
-            match &backend.source {
-                BackendSource::Vendor {
-                    vendor, base_url, ..
-                } => providers::name_requests(*vendor, base_url.as_deref()),
-                BackendSource::Ready(_) => {}
-            }
-        }
-        Self {
+        let backends = Self {
             by_name,
             default,
             built: RefCell::default(),
             redactor,
+        };
+        // Providers with a client's key are made when it names them, and the gateway learns of their hosts before. It also learns where
+        // it puts our keys: so those that have one are made now. Why one cannot be made is said to whoever names it.
+        for (name, backend) in &backends.by_name {
+            match &backend.source {
+                BackendSource::Vendor {
+                    vendor,
+                    base_url,
+                    key,
+                } => {
+                    providers::name_requests(*vendor, base_url.as_deref());
+                    let made = key.as_ref().map(|_| backends.provider(Some(name), None));
+                    drop(made);
+                }
+                BackendSource::Ready(_) => {}
+            }
         }
+        backends
     }
 
     /// The name of the default provider.

@@ -9,12 +9,12 @@ use orchestrator_hooks::cell::for_sessions;
 use orchestrator_hooks::hooks::Hooks;
 use orchestrator_hooks::settings::HookEntry;
 use orchestrator_http::key::Key;
-use orchestrator_keys::find;
+use orchestrator_keys::held;
 use orchestrator_keys::keyring::Keyring;
 use orchestrator_launch::hooks::{self, UserHooks};
 use orchestrator_launch::stdio::print;
 use orchestrator_text::known::BRAVE_KEY;
-use orchestrator_web::{EngineKind, WebClient};
+use orchestrator_web::{EngineKind, WebClient, name_brave_key};
 use policies::source;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -65,15 +65,17 @@ pub(crate) struct Engines {
 
 impl SearchConfig {
     pub(crate) fn engines(&self, files: &Files) -> Result<Engines, Failed> {
-        let key = |file: &PathBuf| find::in_file(files, BRAVE_KEY, file);
+        let key = |file: &PathBuf| held::in_file(files, BRAVE_KEY, file);
         let brave = self.brave_key_file.as_ref().map(key).transpose();
         self.searxng_url
             .as_deref()
             .into_iter()
             .for_each(|base| EngineKind::SearXng.name_engine(base));
+        let brave = brave.map_err(|error| Failed::invalid(format!("search: {error}")))?;
+        brave.iter().for_each(name_brave_key);
         Ok(Engines {
             searxng: self.searxng_url.clone(),
-            brave: brave.map_err(|error| Failed::invalid(format!("search: {error}")))?,
+            brave,
         })
     }
 }

@@ -7,6 +7,7 @@
 use crate::error::TelemetryError;
 use crate::fields::clean;
 use async_trait::async_trait;
+use http::HeaderMap;
 use opentelemetry::trace::{Status, TracerProvider};
 use opentelemetry::{Context, KeyValue, Value};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
@@ -68,9 +69,10 @@ struct SpanQueue {
 pub(crate) fn open(
     _: &'static str,
     url: Url,
+    headers: HeaderMap,
 ) -> Result<(Export, OpenTelemetryLayer<Registry, SdkTracer>), TelemetryError> {
     let failed = |error: &dyn std::fmt::Display| TelemetryError::Export(error.to_string());
-    let client = ExportClient::new(&url);
+    let client = ExportClient::new(&url, headers);
     let mut exporter = SpanExporter::builder()
         .with_http()
         .with_http_client(client)
@@ -232,14 +234,16 @@ fn clean_attributes(attributes: &mut [KeyValue]) {
 #[derive(Debug)]
 struct ExportClient {
     url: Url,
+    headers: HeaderMap,
     client: OnceLock<HostClient>,
 }
 
 impl ExportClient {
-    fn new(url: &Url) -> Self {
+    fn new(url: &Url, headers: HeaderMap) -> Self {
         name_request(NamedRequest::new("POST", url));
         Self {
             url: url.clone(),
+            headers,
             client: OnceLock::new(),
         }
     }
@@ -253,6 +257,7 @@ impl HttpClient for ExportClient {
         let (head, body) = request.into_parts();
         let url = Url::parse(&head.uri.to_string())?;
         let request = client.to(head.method, &url).headers(head.headers);
+        let request = request.headers(self.headers.clone());
         let mut response = request.body(body).send().await?;
         let mut bytes = Vec::new();
         while let Some(piece) = response.chunk().await? {

@@ -6,6 +6,7 @@ mod log_file;
 mod log_layer;
 mod error;
 mod target;
+mod collector_headers;
 #[cfg(feature = "otel")]
 mod export;
 #[cfg(not(feature = "otel"))]

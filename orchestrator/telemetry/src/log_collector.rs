@@ -2,14 +2,12 @@
 //! reason to try again later, or a refusal, as OTLP has it.
 
 use crate::error::TelemetryError;
-use crate::target;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING,
-};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use crate::{collector_headers, target};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use orchestrator_http::ask::{By, NamedRequest, NetworkFault};
 use orchestrator_http::{
-    ClientGateway, ClientGatewayError, HostClient, HttpFailure, Response, name_request, percent,
+    ClientGateway, ClientGatewayError, HostClient, HttpFailure, Response, name_request,
 };
 use serde_json::Value;
 use std::cell::OnceCell;
@@ -23,8 +21,6 @@ const HEADERS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
     "OTEL_EXPORTER_OTLP_HEADERS",
 ];
-/// Maximum bytes of such a variable.
-const HEADERS_MAX: usize = 16 << 10;
 /// How long the collector may take for a request and its whole answer.
 const SEND: Duration = Duration::from_secs(10);
 /// Maximum bytes of an answer.
@@ -95,18 +91,8 @@ impl LogCollector {
     /// # Errors
     /// The address or the headers are wrong, or these would cross a network in clear text.
     pub fn of_settings(address: &str) -> Result<Self, TelemetryError> {
-        let set = HEADERS.iter().find_map(|name| {
-            let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
-            Some((*name, value))
-        });
-        let headers = match &set {
-            Some((name, value)) => headers(value).ok_or(TelemetryError::Headers(name))?,
-            None => HeaderMap::new(),
-        };
         let url = target::address("--otlp", address, target::LOGS)?;
-        if !headers.is_empty() {
-            target::check_headers("--otlp", &url)?;
-        }
+        let headers = collector_headers::of_environment(&HEADERS, "--otlp", &url)?;
         name_request(NamedRequest::new("POST", &url));
         Ok(Self {
             url,
@@ -244,27 +230,6 @@ fn acknowledged(body: &[u8]) -> Result<Option<String>, NotAcknowledged> {
     }
 }
 
-/// `name=value,name=value`, each value percent-encoded. `None` if one of them is no header, or one that the connection has itself.
-fn headers(text: &str) -> Option<HeaderMap> {
-    const OF_CONNECTION: [HeaderName; 4] = [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING];
-    if text.len() > HEADERS_MAX {
-        return None;
-    }
-    let mut headers = HeaderMap::new();
-    for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
-        let (name, value) = pair.split_once('=')?;
-        let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
-        let value = percent::decoded(value.trim().as_bytes());
-        let mut value = HeaderValue::from_bytes(&value).ok()?;
-        value.set_sensitive(true);
-        if OF_CONNECTION.contains(&name) {
-            return None;
-        }
-        headers.insert(name, value);
-    }
-    Some(headers)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,26 +291,5 @@ mod tests {
         assert_eq!(wait("Fri, 31 Dec 1999 23:59:59 GMT"), None);
         assert_eq!(wait("-1"), None);
         assert_eq!(retry_after(&HeaderMap::new()), None);
-    }
-
-    #[test]
-    fn headers_are_pairs_and_none_of_the_connection() {
-        let all = headers("x-key=a%20b, authorization=Bearer%3D1,").unwrap();
-        assert_eq!((&all["x-key"], all.len()), (&"a b".parse().unwrap(), 2));
-        assert!(!format!("{all:?}").contains("Bearer"), "a key is not shown");
-        for wrong in [
-            "x",
-            "x y=1",
-            "=1",
-            "x=%0a",
-            "host=h",
-            "Content-Length=1",
-            "transfer-encoding=chunked",
-        ] {
-            assert!(headers(wrong).is_none(), "{wrong}");
-        }
-        let long = |length: usize| format!("x={}", "a".repeat(length - "x=".len()));
-        assert!(headers(&long(HEADERS_MAX)).is_some());
-        assert!(headers(&long(HEADERS_MAX + 1)).is_none());
     }
 }

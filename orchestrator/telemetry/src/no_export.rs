@@ -1,6 +1,7 @@
 //! Replaces the export if the program is built without it.
 
 use crate::error::TelemetryError;
+use http::HeaderMap;
 use tracing_subscriber::layer::Identity;
 use url::Url;
 
@@ -8,7 +9,11 @@ pub(crate) const IS_BUILT: bool = false;
 
 pub(crate) enum Export {}
 
-pub(crate) fn open(name: &'static str, _: Url) -> Result<(Export, Identity), TelemetryError> {
+pub(crate) fn open(
+    name: &'static str,
+    _: Url,
+    _: HeaderMap,
+) -> Result<(Export, Identity), TelemetryError> {
     Err(TelemetryError::NotBuilt(name))
 }
 

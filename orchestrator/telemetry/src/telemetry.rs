@@ -5,7 +5,7 @@ use crate::error::TelemetryError;
 use crate::export::{self, Export};
 use crate::log_file::LogFile;
 use crate::log_layer::LogLayer;
-use crate::target;
+use crate::{collector_headers, target};
 use clap::Args;
 use std::path::PathBuf;
 use tracing::Metadata;
@@ -16,10 +16,10 @@ use tracing_subscriber::layer::SubscriberExt;
 
 /// Only our own spans and events are recorded: libraries log headers and addresses.
 const OURS: &str = "orchestrator_";
-/// Variables with headers for collectors.
+/// Variables with headers for collectors: the first that is set counts.
 const HEADERS: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_HEADERS",
     "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    "OTEL_EXPORTER_OTLP_HEADERS",
 ];
 
 /// Where spans are exported to.
@@ -82,13 +82,9 @@ impl ExportOptions {
     ) -> Result<Telemetry, TelemetryError> {
         let (export, layer) = match self.collector() {
             Some((name, address)) if export::IS_BUILT || name != target::VARIABLE => {
-                let is_set =
-                    |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
                 let url = target::address(name, &address, target::TRACES)?;
-                if HEADERS.iter().any(is_set) {
-                    target::check_headers(name, &url)?;
-                }
-                let (export, layer) = export::open(name, url)?;
+                let headers = collector_headers::of_environment(&HEADERS, name, &url)?;
+                let (export, layer) = export::open(name, url, headers)?;
                 (Some(export), Some(layer))
             }
             // The variable is for all programs, so an error in it does not prevent the start.

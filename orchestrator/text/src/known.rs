@@ -14,6 +14,13 @@ pub const BRAVE_KEY: &str = "BRAVE_SEARCH_API_KEY";
 /// The variables with keys of ours, for the network: what we start gets none of them.
 pub const OWN_KEYS: [&str; 3] = [BRAVE_KEY, ANTHROPIC_KEY, OPENAI_KEY];
 
+/// Variables with headers for collectors, which may have keys in them: their names look like no secret's.
+pub const COLLECTOR_HEADERS: [&str; 3] = [
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+];
+
 static KNOWN: OnceLock<Redactor> = OnceLock::new();
 static NOT_YET: OnceLock<Redactor> = OnceLock::new();
 

@@ -23,6 +23,7 @@ pub mod settings;
 pub mod input_lines;
 pub mod line_cutter;
 pub mod server_events;
+pub mod variables;
 pub mod shell_words;
 pub mod time;
 pub mod random;

@@ -247,13 +247,14 @@ impl Redactor {
         }
     }
 
-    /// Has the process that searches find and keep a secret; returns what it says of it. `None` if this process searches by itself.
+    /// Has the process that searches find and keep a secret; returns what it says of it. `None` if this process searches by itself, or has
+    /// confined itself since.
     ///
     /// # Errors
     /// If it does not answer.
     pub fn hold(&self, query: &[u8]) -> Result<Option<Value>, RedactorError> {
         match &self.0 {
-            SearchPlace::Remote(remote) => remote.hold(query).map(Some).ok_or(RedactorError::Gone),
+            SearchPlace::Remote(remote) => remote.hold(query).ok_or(RedactorError::Gone),
             SearchPlace::Local(_) | SearchPlace::Withheld => Ok(None),
         }
     }

@@ -56,6 +56,8 @@ struct RemoteState {
     /// `None` once an answer is missing.
     socket: Option<UnixStream>,
     facts: PatternFacts,
+    /// Whether the process can find further secrets.
+    finds: bool,
 }
 
 impl RemoteSearch {
@@ -64,6 +66,7 @@ impl RemoteSearch {
         let mut state = RemoteState {
             socket: Some(socket),
             facts: PatternFacts::default(),
+            finds: true,
         };
         state.facts = state.ask(SearchQuestion::Facts, &[])?;
         Some(Self(Mutex::new(state)))
@@ -90,16 +93,21 @@ impl RemoteSearch {
         })
     }
 
-    pub(crate) fn hold(&self, query: &[u8]) -> Option<Value> {
+    /// Its answer; `Some(None)` once it can find no more.
+    pub(crate) fn hold(&self, query: &[u8]) -> Option<Option<Value>> {
         self.with(|state| {
+            if !state.finds {
+                return Some(None);
+            }
             let (facts, answer) = state.ask(SearchQuestion::Hold, query)?;
             state.facts = facts;
-            Some(answer)
+            Some(Some(answer))
         })
     }
 
     pub(crate) fn confine(&self) -> Option<()> {
         self.with(|state| {
+            state.finds = false;
             state.facts = state.ask(SearchQuestion::Confine, &[])?;
             Some(())
         })

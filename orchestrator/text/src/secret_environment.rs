@@ -127,6 +127,11 @@ pub fn variable(name: &str) -> Option<OsString> {
     Some(value)
 }
 
+/// From now on `text` is the value of this variable here, wherever it is: another process has the value.
+pub fn stand_in(name: &str, text: &str) {
+    lock().used.insert(name.into(), text.into());
+}
+
 /// Its value as [`variable`] returns it, if it is text.
 pub fn text(name: &str) -> Option<String> {
     variable(name)?.into_string().ok()
@@ -136,8 +141,19 @@ pub fn text(name: &str) -> Option<String> {
 pub fn is_set(name: &str) -> bool {
     match std::env::var_os(name) {
         Some(value) => !value.is_empty(),
-        None => lock().places.contains_key(OsStr::new(name)),
+        None => {
+            let hidden = lock();
+            let place = hidden.places.get(OsStr::new(name));
+            place.is_some_and(|(_, length)| *length > 0)
+        }
     }
+}
+
+/// Whether its value can still be read here, and is nowhere else in this process.
+pub fn is_hidden(name: &str) -> bool {
+    let hidden = lock();
+    let name = OsStr::new(name);
+    hidden.file.is_some() && hidden.places.contains_key(name) && !hidden.used.contains_key(name)
 }
 
 /// The names of all variables.
@@ -176,15 +192,19 @@ mod tests {
             pair("LAZARET_TEST_A_KEY", "first"),
             pair("LAZARET_TEST=B_KEY", "second=\n"),
             pair("LAZARET_TEST_C_KEY", "third"),
+            pair("LAZARET_TEST_EMPTY_KEY", ""),
         ];
         install(file(&packed(&all))).unwrap();
         assert!(is_set("LAZARET_TEST_A_KEY") && !is_set("LAZARET_TEST_D_KEY"));
-        assert_eq!(super::all().unwrap().len(), 3);
+        assert!(!is_set("LAZARET_TEST_EMPTY_KEY"));
+        assert_eq!(super::all().unwrap().len(), 4);
         assert_eq!(text("LAZARET_TEST=B_KEY").as_deref(), Some("second=\n"));
         assert!(names().contains(OsStr::new("LAZARET_TEST_C_KEY")));
         close();
         assert_eq!(text("LAZARET_TEST=B_KEY").as_deref(), Some("second=\n"));
         assert_eq!(text("LAZARET_TEST_C_KEY"), None);
+        stand_in("LAZARET_TEST_C_KEY", "elsewhere");
+        assert_eq!(text("LAZARET_TEST_C_KEY").as_deref(), Some("elsewhere"));
         assert!(with_file(|_| ()).is_none());
     }
 

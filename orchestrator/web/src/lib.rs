@@ -25,4 +25,4 @@ mod tests;
 pub use client::{SearchEngines, WebClient, foresee};
 pub use error::WebError;
 pub use fetch::Page;
-pub use search::{EngineKind, Hit, SearchResults};
+pub use search::{EngineKind, Hit, SearchResults, name_brave_key};

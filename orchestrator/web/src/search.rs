@@ -9,8 +9,10 @@ use crate::http::{self, BODY_MAX};
 use crate::reach::WebReach;
 use crate::request::SearchRequest;
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
-use orchestrator_http::ask::{By, SearchEngine};
-use orchestrator_http::name_engine;
+use orchestrator_http::ask::{By, HeldKey, KeyUse, SearchEngine};
+use orchestrator_http::key::Key;
+use orchestrator_http::{name_engine, name_key};
+use orchestrator_keys::held::hold_variable;
 use orchestrator_reach::target::Target;
 use orchestrator_text::known::BRAVE_KEY;
 use orchestrator_text::secret_environment;
@@ -25,6 +27,8 @@ const SEARXNG_URL: &str = "SEARXNG_URL";
 /// Base URL of Brave's API, if it is not the default.
 const BRAVE_URL: &str = "BRAVE_SEARCH_URL";
 const BRAVE: &str = "https://api.search.brave.com";
+/// The header with its key.
+const BRAVE_HEADER: &str = "x-subscription-token";
 /// Time limit for one engine, in seconds.
 const PATIENCE_S: u64 = 10;
 /// The engines that SearXNG is to use.
@@ -39,7 +43,13 @@ pub struct SearchEngines {
 
 impl SearchEngines {
     /// The engines that our environment configures.
+    ///
+    /// Where another process has the secrets, Brave's key is only a text that stands for it.
     pub fn from_environment() -> Self {
+        if hold_variable(BRAVE_KEY).is_err() {
+            // It is no key that a header can have: a search says that there is none.
+            secret_environment::stand_in(BRAVE_KEY, "");
+        }
         let value = |name| secret_environment::text(name).filter(|value| !value.is_empty());
         Self {
             searxng: value(SEARXNG_URL),
@@ -54,6 +64,8 @@ impl SearchEngines {
             EngineKind::SearXng.name_engine(searxng);
         }
         EngineKind::Brave.name_engine(&self.brave);
+        let key = self.brave_key.as_deref().and_then(Key::new);
+        key.iter().for_each(name_brave_key);
     }
 
     /// Adds the given engines where there are none of their kind.
@@ -63,6 +75,19 @@ impl SearchEngines {
             brave_key: self.brave_key.or(brave_key),
             ..self
         }
+    }
+}
+
+/// Has the gateway put `key`, if it has it, into searches by Brave.
+pub fn name_brave_key(key: &Key) {
+    let base = secret_environment::text(BRAVE_URL).filter(|base| !base.is_empty());
+    let base = base.unwrap_or_else(|| BRAVE.to_owned());
+    let target = address(&base, EngineKind::Brave.path(), &[]);
+    let target = target.filter(|target| !is_exposed(target.url()));
+    if let Some(target) = target
+        && let Some(held) = HeldKey::whole(key, KeyUse::Engine, target.url(), BRAVE_HEADER)
+    {
+        name_key(held);
     }
 }
 
@@ -236,7 +261,7 @@ fn request(
             let mut key = HeaderValue::from_str(key)
                 .map_err(|_| EngineError::Base(BRAVE_KEY, "it has characters that no key has"))?;
             key.set_sensitive(true);
-            headers.insert(HeaderName::from_static("x-subscription-token"), key);
+            headers.insert(HeaderName::from_static(BRAVE_HEADER), key);
             target
         }
     };

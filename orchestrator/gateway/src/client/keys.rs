@@ -1,9 +1,9 @@
-//! Keys of providers: each is put into one header of the requests to one host, in place of a text that `lazaret` sends. Elsewhere that text
+//! Keys of the settings: each is put into one header of the requests to one host, for one use, in place of a text that `lazaret` sends. Elsewhere that text
 //! is text.
 
 use crate::serve::GatewayError;
 use hyper::header::{HeaderMap, HeaderValue};
-use orchestrator_http::ask::{By, HeldKey, HostOrigin, KEYS_MAX, KeyValue};
+use orchestrator_http::ask::{By, HeldKey, HostOrigin, KEYS_MAX, KeyUse, KeyValue};
 use orchestrator_reach::target::Target;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -55,19 +55,12 @@ impl AttachedKeys {
 
     /// Puts keys into the `headers` of a request of `by` to the host of `target`, where they have the text in place of one.
     pub(super) fn attach(&self, by: &By, target: &Target, headers: &mut HeaderMap) {
-        match by {
-            By::ProviderSettings => {}
-            By::Model(_)
-            | By::ModelOfImage(_)
-            | By::Engine
-            | By::ServerSettings
-            | By::RepositorySettings
-            | By::ServerOf(_) => return,
-        }
+        let Some(used) = KeyUse::of(by) else { return };
         let origin = HostOrigin::of(target.url());
         for AttachedKey { held, value } in &self.0 {
             let sent = headers.get(&held.header);
-            if held.origin == origin && sent.is_some_and(|sent| sent == held.template.as_str()) {
+            let is_meant = held.used == used && held.origin == origin;
+            if is_meant && sent.is_some_and(|sent| sent == held.template.as_str()) {
                 let name = hyper::header::HeaderName::try_from(&held.header);
                 name.into_iter()
                     .for_each(|name| drop(headers.insert(name, value.clone())));
@@ -84,6 +77,7 @@ mod tests {
     fn held(number: u32, origin: &str) -> HeldKey {
         HeldKey {
             number,
+            used: KeyUse::Provider,
             origin: HostOrigin::of(&origin.parse().unwrap()),
             header: "authorization".to_owned(),
             template: format!("Bearer {}", HeldKey::place(number)),
@@ -124,6 +118,38 @@ mod tests {
         ] {
             let got = sent(by.clone(), url, name, value);
             assert_eq!(got, value, "{by:?} {url} {name}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_one_use_is_put_into_no_request_of_another() {
+        let url = "https://a.example/";
+        let asks = [
+            By::ProviderSettings,
+            By::Engine,
+            By::ServerSettings,
+            By::RepositorySettings,
+            By::ServerOf(HostOrigin::of(&url.parse().unwrap())),
+        ];
+        let uses = [
+            KeyUse::Provider,
+            KeyUse::Engine,
+            KeyUse::Server,
+            KeyUse::RepositoryServer,
+        ];
+        for (number, used) in uses.into_iter().enumerate() {
+            let held = HeldKey {
+                used,
+                ..held(0, url)
+            };
+            let keys = read(&[held], "{\"number\":0,\"value\":\"sk-0\"}\n").unwrap();
+            let got = asks.clone().map(|by| {
+                let mut headers = HeaderMap::new();
+                headers.insert("authorization", "Bearer lazaret-key-0".parse().unwrap());
+                keys.attach(&by, &Target::parse(url).unwrap(), &mut headers);
+                headers["authorization"] == "Bearer sk-0"
+            });
+            assert_eq!(got, [0, 1, 2, 3, 4].map(|at| at == number), "{used:?}");
         }
     }
 

@@ -3,12 +3,14 @@
 use crate::login::learn_secret;
 use crate::settings::{LoginSettings, ServerAddress, ServerKind, ServerSettings, SettingsOwner};
 use crate::store::ServerFiles;
-use crate::variables;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use orchestrator_http::ask::HostOrigin;
-use orchestrator_http::{name_host, name_login, name_stranger};
+use orchestrator_http::ask::{HeldKey, HostOrigin, KeyUse};
+use orchestrator_http::key::Key;
+use orchestrator_http::{name_host, name_key, name_login, name_stranger};
+use orchestrator_keys::held;
 use orchestrator_reach::target::Target;
 use orchestrator_text::secret_environment;
+use orchestrator_text::variables;
 use orchestrator_web::error::WebError;
 use orchestrator_web::named::{NamedBy, NamedHost};
 use policies::secret::looks_secret;
@@ -18,6 +20,8 @@ pub struct NamedAddress {
     target: Target,
     /// Headers of every request.
     pub headers: HeaderMap,
+    /// Values of headers that the gateway has, with their names.
+    held: Vec<(HeaderName, Key)>,
     /// The settings of its login, after replacing variables.
     pub login: LoginSettings,
 }
@@ -35,19 +39,26 @@ impl NamedAddress {
         let target = Target::parse(&replaced(&address.url)?)
             .map_err(|error| format!("cannot be reached: its address is not {error}"))?;
         let mut headers = HeaderMap::new();
+        let mut held = Vec::new();
         for (name, text) in &address.headers {
-            let value = replaced(text)?;
-            if is_secret(name, text) {
-                // In `Bearer TOKEN`, the token alone may appear elsewhere.
-                value
-                    .split_whitespace()
-                    .chain([value.as_str()])
-                    .for_each(|part| learn_secret(name, part));
-            }
             let wrong = || format!("cannot be reached: the header `{name}` cannot be sent");
+            let header = HeaderName::try_from(name).map_err(|_| wrong())?;
+            let value = match held_value(name, text)? {
+                Some(key) => {
+                    held.push((header.clone(), key.clone()));
+                    key.expose().to_owned()
+                }
+                None => {
+                    let value = replaced(text)?;
+                    if is_secret(name, text) {
+                        learn_parts(name, &value);
+                    }
+                    value
+                }
+            };
             let mut value = HeaderValue::from_str(&value).map_err(|_| wrong())?;
             value.set_sensitive(true);
-            headers.insert(HeaderName::try_from(name).map_err(|_| wrong())?, value);
+            headers.insert(header, value);
         }
         let login = &address.login;
         let client_secret = login.client_secret.as_deref().map(replaced).transpose()?;
@@ -57,6 +68,7 @@ impl NamedAddress {
         Ok(Self {
             target,
             headers,
+            held,
             login: LoginSettings {
                 client_secret,
                 ..login.clone()
@@ -84,14 +96,38 @@ pub fn name_hosts(servers: &[ServerSettings], project: &str) {
             && let Ok(named) = NamedAddress::of(address)
         {
             let url = named.target.url();
-            match server.whose {
-                SettingsOwner::User => name_host(url),
-                SettingsOwner::Repository => name_stranger(url),
+            let used = match server.whose {
+                SettingsOwner::User => {
+                    name_host(url);
+                    KeyUse::Server
+                }
+                SettingsOwner::Repository => {
+                    name_stranger(url);
+                    KeyUse::RepositoryServer
+                }
+            };
+            for (name, key) in &named.held {
+                let held = HeldKey::whole(key, used, url, name.as_str());
+                held.into_iter().for_each(name_key);
             }
             let place = ServerFiles::of_server(server, project);
             name_login(&HostOrigin::of(url), place.login_hosts());
         }
     }
+}
+
+/// The value of a header with variables, where another process has the secrets: only the gateway gets it.
+fn held_value(name: &str, text: &str) -> Result<Option<Key>, String> {
+    if variables::names(text).is_empty() {
+        return Ok(None);
+    }
+    held::header(name, text).map_err(|error| format!("cannot be reached: {error}"))
+}
+
+/// In `Bearer TOKEN`, the token alone may appear elsewhere.
+fn learn_parts(name: &str, value: &str) {
+    let parts = value.split_whitespace().chain([value]);
+    parts.for_each(|part| learn_secret(name, part));
 }
 
 /// Whether a header is secret: by its name, or because its value comes from the environment.

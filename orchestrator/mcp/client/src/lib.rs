@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod variables;
 pub mod settings;
 pub mod edit;
 pub mod store;

@@ -13,7 +13,6 @@ use crate::settings::{ServerAddress, ServerKind, ServerProgram, ServerSettings, 
 use crate::state::ServerState;
 use crate::store::{self, ServerFiles};
 use crate::tool_changes::ToolChange;
-use crate::variables;
 use broker_protocol::paste::shell_word;
 use broker_protocol::{
     Command, ErrorKind, Failed, NetworkRequest, Open, Opened, Permission, Risk, Scope, Service,
@@ -27,6 +26,7 @@ use orchestrator_engine::service::RunningService;
 use orchestrator_engine::{NewTool, ToolOrigin};
 use orchestrator_text::redact::Redactor;
 use orchestrator_text::secret_environment;
+use orchestrator_text::variables;
 use orchestrator_tools::name;
 use orchestrator_tools::registry::Registry;
 use serde_json::Value;

@@ -3,9 +3,9 @@
 //! The user's own file may contain anything. A repository's file is untrusted: it is used only after the user has accepted its digest, and
 //! anything that would need less approval (`autoApprove`, `risk`), show more (`profile`) or reach further (`hosts`) is refused in it.
 
-use crate::variables;
 use broker_protocol::{Digest, Risk, limit};
 use orchestrator_config_edit::{Format, edit};
+use orchestrator_text::variables;
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

@@ -1,13 +1,13 @@
-//! Variables in the settings of servers: `${NAME}`, `${NAME:-default}` and `$NAME`.
+//! Variables in texts of settings: `${NAME}`, `${NAME:-default}` and `$NAME`.
 
 use thiserror::Error;
 
 /// Maximum bytes of a text after replacing its variables.
-pub(crate) const TEXT_MAX: usize = 128 * 1024;
+pub const TEXT_MAX: usize = 128 * 1024;
 
 /// Why variables in a text cannot be replaced.
 #[derive(Debug, PartialEq, Eq, Error)]
-pub(crate) enum VariableError {
+pub enum VariableError {
     #[error("the variable {0} is not set")]
     Missing(String),
     #[error("with its variables it has more than {TEXT_MAX} bytes")]
@@ -27,7 +27,7 @@ enum VariablePiece<'t> {
 ///
 /// # Errors
 /// If a variable without a default is not set, or the text becomes too long.
-pub(crate) fn replace(
+pub fn replace(
     text: &str,
     value: &dyn Fn(&str) -> Option<String>,
 ) -> Result<String, VariableError> {
@@ -51,7 +51,7 @@ pub(crate) fn replace(
 }
 
 /// The names of the variables in a text.
-pub(crate) fn names(text: &str) -> Vec<String> {
+pub fn names(text: &str) -> Vec<String> {
     let name = |piece: VariablePiece| match piece {
         VariablePiece::Text(_) => None,
         VariablePiece::Variable { name, .. } => Some(name.to_owned()),

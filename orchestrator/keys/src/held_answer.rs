@@ -1,0 +1,51 @@
+//! What is asked of the process with the secrets, and its answers, which have none.
+
+use crate::find::KeySource;
+use crate::keyring::Keyring;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A question for a secret.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum HeldQuery {
+    Key(KeyQuery),
+    /// For the key in this file, which is removed from texts by this name.
+    File {
+        name: String,
+        file: PathBuf,
+    },
+    /// For the value of this variable of the environment.
+    Variable(String),
+    /// For the headers in the value of this variable, for a collector.
+    Collector(String),
+    /// For a text with variables, which is the value of this header.
+    Header {
+        name: String,
+        text: String,
+    },
+}
+
+/// Where a key is looked for.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct KeyQuery {
+    pub variable: Option<String>,
+    pub issuer: Option<String>,
+    pub file: Option<PathBuf>,
+    pub keyring: Keyring,
+}
+
+/// The result of a [`HeldQuery`]; secrets have numbers in it.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum HeldAnswer {
+    Key {
+        number: u32,
+        source: KeySource,
+    },
+    Secret(u32),
+    /// With their names.
+    Headers(Vec<(String, u32)>),
+    Missing,
+    /// An error in words; without the secret.
+    Failed(String),
+    KeyringFailed(String),
+}
