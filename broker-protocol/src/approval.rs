@@ -66,6 +66,9 @@ pub enum Coverage {
     /// None: the question is about a request that a program of the running call sends. Requests under the same rule, for the same host, by
     /// the same method and path, that change the same objects. Nobody has allowed it by starting the call.
     Request,
+    /// None, and no other request either: the question is about what a program of the running call wants, which nobody can compare with
+    /// what it wants next. Nobody has allowed it by starting the call. The grant counts as [`Extent::Once`].
+    RequestOnce,
     /// No other call: this one receives input while it runs, which no digest covers. The grant counts as [`Extent::Once`].
     Once,
 }
@@ -78,7 +81,24 @@ impl Coverage {
             Coverage::Call => "call",
             Coverage::Wants => "wants",
             Coverage::Request => "request",
+            Coverage::RequestOnce => "request_once",
             Coverage::Once => "once",
+        }
+    }
+
+    /// Whether a grant for the session allows more than a grant for once.
+    pub fn is_lasting(self) -> bool {
+        match self {
+            Coverage::Rule | Coverage::Call | Coverage::Wants | Coverage::Request => true,
+            Coverage::RequestOnce | Coverage::Once => false,
+        }
+    }
+
+    /// Whether the question is about what a program of the running call wants, and not about the call.
+    pub fn is_of_program(self) -> bool {
+        match self {
+            Coverage::Request | Coverage::RequestOnce => true,
+            Coverage::Rule | Coverage::Call | Coverage::Wants | Coverage::Once => false,
         }
     }
 }

@@ -193,7 +193,7 @@ pub enum FromBroker {
     },
     /// The connection ends: the client broke the protocol, or the session cannot continue.
     Fault(Failed),
-    /// A call waits for an answer; nothing of it has started, or ([`Coverage::Request`](crate::Coverage::Request)) its program waits.
+    /// A call waits for an answer; nothing of it has started, or ([`Coverage::is_of_program`](crate::Coverage::is_of_program)) its program waits.
     /// At most one question of a call is open.
     Asked { call: CallId, challenge: Challenge },
     /// A piece of the file that a waiting call would change; the pieces, joined, are an encoded [`FileAnswer`](crate::FileAnswer) of a

@@ -150,7 +150,9 @@ impl Approvals {
             }
             // The call needs an approval; a request that cannot be encoded fails there, with this reason.
             (Coverage::Call, Err(_))
-            | (Coverage::Once | Coverage::Wants | Coverage::Request, _) => return false,
+            | (Coverage::Once | Coverage::Wants | Coverage::Request | Coverage::RequestOnce, _) => {
+                return false;
+            }
         };
         self.has_session_grant(&question.rule, request.asked_as(), &programs, only)
     }
@@ -361,7 +363,9 @@ impl Approvals {
         let (extent, only) = match (grant.extent, covers) {
             (extent, Coverage::Wants) => (extent, None),
             (Extent::Once | Extent::Minutes(_), _)
-            | (Extent::Session, Coverage::Once | Coverage::Request) => (Extent::Once, None),
+            | (Extent::Session, Coverage::Once | Coverage::Request | Coverage::RequestOnce) => {
+                (Extent::Once, None)
+            }
             (Extent::Session, Coverage::Rule) => (Extent::Session, None),
             (Extent::Session, Coverage::Call) => (Extent::Session, Some(digest)),
         };
@@ -395,11 +399,11 @@ impl Approvals {
         ))
     }
 
-    /// Grants a request of a call's program: once, or for the session those that change the same objects.
+    /// Grants a request of a call's program: once, or for the session those that change the same objects, if any can be compared.
     fn grant_outgoing(&mut self, grant: &Grant, granted: OutgoingRequest) -> ApprovalEvent {
-        let extent = match grant.extent {
-            Extent::Once | Extent::Minutes(_) => Extent::Once,
-            Extent::Session => Extent::Session,
+        let extent = match (grant.extent, granted.covers.is_lasting()) {
+            (Extent::Once | Extent::Minutes(_), _) | (Extent::Session, false) => Extent::Once,
+            (Extent::Session, true) => Extent::Session,
         };
         if extent == Extent::Session {
             self.last += 1;
@@ -446,7 +450,7 @@ impl Approvals {
             Extent::Session if self.session_grants.len() >= STANDING => match open.challenge.covers
             {
                 Coverage::Rule | Coverage::Call | Coverage::Request => Err(GrantFault::TooMany),
-                Coverage::Once | Coverage::Wants => Ok(()),
+                Coverage::Once | Coverage::RequestOnce | Coverage::Wants => Ok(()),
             },
             Extent::Session | Extent::Minutes(_) | Extent::Once => Ok(()),
         }

@@ -462,9 +462,25 @@ fn a_commit_is_signed_after_a_yes(place: Place) {
         "{verified}"
     );
     assert!(verified.ends_with("\n1\n"), "{verified}");
-    // A yes is for one signature.
-    let (_, done) = answered(&mut session, "c", &commit, "no");
+    // A yes is for one signature: nothing more is offered, and nothing more is given to who asks for it all the same.
+    start(&mut session, "c", &commit);
+    let question = asked(&mut session, "c");
+    assert_eq!(
+        (&question["session"], &question["forSession"]),
+        (&json!("request_once"), &json!(null))
+    );
+    session.send(&json!({ "id": "c", "approve": "session" }));
+    session.answer_within("c", LIMIT).success();
+    let (_, done) = answered(&mut session, "d", &commit, "no");
     assert!(!done.ok(), "{}", done.text());
+    // The control: of a login more is offered.
+    let mut session = forge.session("asked");
+    start(&mut session, "e", &forge.login("forge.example"));
+    let question = asked(&mut session, "e");
+    assert_eq!(question["session"], "request");
+    assert!(question["forSession"].is_string(), "{question}");
+    session.send(&json!({ "id": "e", "approve": "no" }));
+    session.answer_within("e", LIMIT);
 }
 
 /// Speaks the agent's protocol: `USER ATTACK…`, each answered by the number of the agent's message, `closed` if there is none.

@@ -7,7 +7,7 @@ use broker_protocol::gateway::{
     HeldRequest, HeldSignature, RequestAnswer, RequestEffect, RequestRule, SignaturePurpose,
     SshSpec,
 };
-use broker_protocol::{CallId, Decision, Digest, Effect, Request, Risk};
+use broker_protocol::{CallId, Coverage, Decision, Digest, Effect, Request, Risk};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +59,8 @@ pub struct ProgramQuestion {
     pub rule: u16,
     /// The line of the policy that says so.
     pub name: String,
-    /// Questions that a yes for the session covers.
+    /// A yes for the session covers requests of the same scope, or no other.
+    pub covers: Coverage,
     pub scope: Digest,
     /// Everything else that is asked about.
     rest: Digest,
@@ -74,6 +75,7 @@ impl ProgramQuestion {
             question: request.question,
             rule: request.rule,
             name: rule.name.clone(),
+            covers: Coverage::Request,
             scope: scope(request, rule),
             rest: hashed(changes),
             about: described(request, rule),
@@ -84,17 +86,18 @@ impl ProgramQuestion {
     /// host; of a signature for git nobody can say what it is of, so a yes is for this one.
     pub fn of_signature(signature: &HeldSignature, keys: &SshSpec, name: String) -> Self {
         let place = 2 * signature.ssh;
-        let (rule, scope) = match &signature.purpose {
+        let (rule, covers, scope) = match &signature.purpose {
             SignaturePurpose::Login { host, port } => {
                 let port = port.to_string();
                 let parts = ["lazaret ssh login 1", &name, host, &port];
-                (place, hashed(parts.into_iter()))
+                (place, Coverage::Request, hashed(parts.into_iter()))
             }
             SignaturePurpose::Git => {
                 let [call, question] = [signature.call, signature.question.into()];
                 let [call, question] = [call, question].map(|number: u64| number.to_string());
                 let parts = ["lazaret git signature 1", &name, &call, &question];
-                (place + 1, hashed(parts.into_iter()))
+                let scope = hashed(parts.into_iter());
+                (place + 1, Coverage::RequestOnce, scope)
             }
         };
         Self {
@@ -103,6 +106,7 @@ impl ProgramQuestion {
             rule: SIGNATURE_RULES.saturating_add(rule),
             about: described_signature(signature, keys),
             name,
+            covers,
             scope,
             rest: hashed(std::iter::empty()),
         }
@@ -138,7 +142,8 @@ pub struct OutgoingRequest {
     pub question: u32,
     pub rule: u16,
     pub name: String,
-    /// The requests that a grant for the session covers.
+    /// A grant for the session covers requests of the same scope, or no other.
+    pub covers: Coverage,
     pub scope: Digest,
     pub shown: Request,
 }
@@ -149,6 +154,7 @@ impl OutgoingRequest {
             question: asked.question,
             rule: asked.rule,
             name: asked.name.clone(),
+            covers: asked.covers,
             scope: asked.scope,
             shown: Request::Effect(Effect::Added {
                 tool: TOOL.to_owned(),
@@ -340,6 +346,10 @@ mod tests {
         let git = question(1, SignaturePurpose::Git);
         assert_ne!(git.scope, question(2, SignaturePurpose::Git).scope);
         assert_ne!(git.rule, first.rule);
+        assert_eq!(
+            (git.covers, first.covers),
+            (Coverage::RequestOnce, Coverage::Request)
+        );
         assert!(git.about.contains("cannot be shown"));
     }
 

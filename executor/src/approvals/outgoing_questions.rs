@@ -2,7 +2,7 @@
 
 use super::{ApprovalEvent, Approvals, OpenQuestion, nonce};
 use broker_protocol::gateway::RequestAnswer;
-use broker_protocol::{CallId, Challenge, Coverage, Decision, Digest, Request, Risk, Wants};
+use broker_protocol::{CallId, Challenge, Decision, Digest, Request, Risk, Wants};
 use executor_peers::outgoing::{self, OutgoingRequest, ProgramQuestion};
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ impl Approvals {
         }
         let challenge = Challenge {
             digest: question.digest((&self.session.0, policy)),
-            covers: Coverage::Request,
+            covers: asked.covers,
             programs: Vec::new(),
             nonce: nonce().map_err(|_| RequestAnswer::TooMany)?,
             rule: question.name.clone(),

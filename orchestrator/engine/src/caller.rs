@@ -9,7 +9,7 @@ use crate::hooks::{HookEvent, HookedCall, Occasion};
 use crate::pending::{ApprovalAnswer, PendingReplies};
 use crate::publish::{FrontEndGone, Publisher, RawEvent};
 use crate::spans;
-use broker_protocol::{Challenge, Coverage, Extent, FileAnswer, GrantFault};
+use broker_protocol::{Challenge, Extent, FileAnswer, GrantFault};
 use orchestrator_results::profile::ModelProfile;
 use serde_json::Value;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -198,9 +198,8 @@ impl Caller {
         rejected: Option<GrantFault>,
         before: Option<&FileAnswer>,
     ) -> ApprovalAnswer {
-        let may_repeat = challenge.wants.is_empty()
-            && challenge.covers != Coverage::Request
-            && rejected.is_none();
+        let may_repeat =
+            challenge.wants.is_empty() && !challenge.covers.is_of_program() && rejected.is_none();
         let is_allowed = may_repeat && self.approved_rules.borrow().contains(&challenge.rule);
         let approval = match is_allowed {
             true => ApprovalAnswer::Yes(Extent::Once),

@@ -6,8 +6,8 @@ use crate::executor::{
 };
 use crate::pending::ApprovalAnswer;
 use broker_protocol::{
-    Channel, ConnectionReport, Coverage, Ended, Extent, Failed, Findings, Open, Opened, Outcome,
-    Request, Service, Wants,
+    Channel, ConnectionReport, Ended, Extent, Failed, Findings, Open, Opened, Outcome, Request,
+    Service, Wants,
 };
 use orchestrator_results::render::FinishedRequest;
 
@@ -91,7 +91,7 @@ impl RunningService {
                     return ServiceEvent::WaitsForApproval;
                 }
                 // Whoever has configured the program has not asked for this.
-                RequestEvent::Asked(challenge) if challenge.covers == Coverage::Request => {
+                RequestEvent::Asked(challenge) if challenge.covers.is_of_program() => {
                     self.running.answer(&challenge, ApprovalAnswer::No);
                 }
                 RequestEvent::Asked(challenge) => {

@@ -24,7 +24,8 @@ pub struct ApprovalRequest {
     pub expires_s: u32,
     /// `relay`, or `separate` where only `lazaret approve` answers.
     pub channel: &'static str,
-    /// What the answer `session` allows: calls under the `rule`, this `call` again, what it `wants`, or nothing beyond `once`.
+    /// What the answer `session` allows: calls under the `rule`, this `call` again, what it `wants`, requests like the `request`
+    /// of the call's program, or nothing beyond `once` (of the call, or with `request_once` of such a request).
     pub session: &'static str,
     /// That in words; absent for `once`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -124,6 +124,11 @@ pub fn from_broker() -> Vec<(&'static str, FromBroker)> {
         ),
         ("asked, a grant for the call", asked(Coverage::Call)),
         ("asked, a grant for once", asked(Coverage::Once)),
+        ("asked, a grant for like requests", asked(Coverage::Request)),
+        (
+            "asked, a grant for one request",
+            asked(Coverage::RequestOnce),
+        ),
         (
             "asked, with what it wants",
             FromBroker::Asked {

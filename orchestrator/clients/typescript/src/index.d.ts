@@ -87,9 +87,9 @@ export interface Approval {
   readonly digest: string;
   readonly expiresS: number;
   readonly channel: "relay";
-  /** What the answer `session` allows: the calls of the rule, this call again, what it wants, or only once. */
-  readonly session: "rule" | "call" | "wants" | "request" | "once";
-  /** That in words; null for `once`. */
+  /** What the answer `session` allows: the calls of the rule, this call again, what it wants, requests of its program like this one, or only once. */
+  readonly session: "rule" | "call" | "wants" | "request" | "request_once" | "once";
+  /** That in words; null for `once` and `request_once`. */
   readonly forSession: string | null;
   /** What a yes additionally opens. */
   readonly wants: { readonly hosts?: string[]; readonly read?: string[]; readonly write?: string[] } | null;

@@ -3,8 +3,8 @@
 use crate::executor::error::ExecutorError;
 use crate::executor::greeting::{Greeted, Greeting, out_of_turn};
 use broker_protocol::{
-    Bash, Challenge, Channel, Coverage, Extent, Findings, FromBroker, Grant, Machine, Open, Opened,
-    Outcome, Request, ToBroker,
+    Bash, Challenge, Channel, Extent, Findings, FromBroker, Grant, Machine, Open, Opened, Outcome,
+    Request, ToBroker,
 };
 
 /// A session that was opened to try it.
@@ -55,8 +55,7 @@ impl Greeting {
                     call: 1, outcome, ..
                 } => return Ok((opened, outcome)),
                 FromBroker::Asked { call: 1, challenge }
-                    if challenge.channel == Channel::Relay
-                        && challenge.covers != Coverage::Request =>
+                    if challenge.channel == Channel::Relay && !challenge.covers.is_of_program() =>
                 {
                     let Challenge { digest, nonce, .. } = challenge;
                     let grant = Grant {
@@ -68,8 +67,7 @@ impl Greeting {
                     greeted.send(&ToBroker::Grant(grant)).await?;
                 }
                 FromBroker::Asked { call: 1, challenge }
-                    if challenge.channel == Channel::Relay
-                        && challenge.covers == Coverage::Request =>
+                    if challenge.channel == Channel::Relay && challenge.covers.is_of_program() =>
                 {
                     greeted.send(&ToBroker::Refuse { call: 1 }).await?;
                 }

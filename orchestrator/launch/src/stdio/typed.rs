@@ -1,7 +1,7 @@
 //! Calls that a person typed: typing the command has approved the call. If another channel takes answers, this reports which.
 
 use crate::stdio::print;
-use broker_protocol::{Challenge, Channel, Coverage, Extent, Failed, Request};
+use broker_protocol::{Challenge, Channel, Extent, Failed, Request};
 use orchestrator_engine::{
     ApprovalAnswer, ApprovalQuestion, BatchPlace, Body, Call, CallContext, CallHandle, CallResult,
     FoundIn, Invocation, Session,
@@ -47,7 +47,7 @@ pub async fn answer(
     question: &ApprovalQuestion,
     extent: Extent,
 ) {
-    if question.challenge.covers == Coverage::Request {
+    if question.challenge.covers.is_of_program() {
         // Whoever typed the command has not seen what its program sends.
         refuse(call, part, question).await;
         return;
@@ -78,9 +78,9 @@ pub async fn refuse(
             false
         }
         Channel::Relay => {
-            let not = match challenge.covers {
-                Coverage::Request => "not sent",
-                Coverage::Rule | Coverage::Call | Coverage::Wants | Coverage::Once => "not run",
+            let not = match challenge.covers.is_of_program() {
+                true => "not sent",
+                false => "not run",
             };
             print::problem(&format!(
                 "{not}: it needs an approval, and nobody can give one here: {} (rule `{}`); allow it in the policy, or take \

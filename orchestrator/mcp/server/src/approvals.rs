@@ -91,7 +91,7 @@ fn form(question: &ApprovalQuestion, why: &str, rows: &[String]) -> ElicitReques
     );
     // A client may offer the first value as the default.
     let mut answers = vec!["no", "once"];
-    if question.challenge.covers.name() != "once" {
+    if question.challenge.covers.is_lasting() {
         answers.push("session");
     }
     let schema = json!({

@@ -35,6 +35,9 @@ pub fn lines(pending: &PendingCall, columns: usize) -> Vec<String> {
     let rule = escape::line(&pending.challenge.rule);
     let lasting = match for_session(&pending.challenge, pending.request.asked_as()) {
         Some(covered) => format!("session allows {covered}; "),
+        None if pending.challenge.covers.is_of_program() => {
+            "session allows no more than once, as each is asked about; ".to_owned()
+        }
         None => "session allows no more than once, as input may follow; ".to_owned(),
     };
     let size = format!(
