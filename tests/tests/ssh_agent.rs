@@ -561,6 +561,21 @@ fn the_agent_signs_and_does_nothing_else(place: Place) {
     assert!(audited(&forge.world, "ssh_login").is_empty());
 }
 
+place_test!(refusals_of_the_last_second_are_recorded);
+fn refusals_of_the_last_second_are_recorded(place: Place) {
+    let forge = Forge::start(place);
+    forge.world.put("attacks.py", ATTACKS);
+    let mut session = forge.session("unasked");
+    // Four messages that nothing answers but a refusal: the first is recorded at once, the others are counted for a second.
+    let done = session.bash("python3 attacks.py nobody remove remove remove remove 2>&1");
+    assert_eq!(done.success(), "remove [5]\n".repeat(4));
+    assert!(session.close(LIMIT).success());
+    let mut records = audited(&forge.world, "connection");
+    records.retain(|one| one["verdict"] == "request_refused");
+    let counts = records.iter().map(|one| one["count"].as_u64().unwrap());
+    assert_eq!(counts.sum::<u64>(), 4, "{records:#?}");
+}
+
 place_test!(a_session_that_is_carried_elsewhere_is_signed_nothing);
 fn a_session_that_is_carried_elsewhere_is_signed_nothing(place: Place) {
     let forge = Forge::start(place);

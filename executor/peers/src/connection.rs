@@ -4,7 +4,7 @@ use broker_protocol::{Decoder, FrameError, encode};
 use executor_sys::fd;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{ControlMessage, MsgFlags, recv, send, sendmsg};
+use nix::sys::socket::{ControlMessage, MsgFlags, Shutdown, recv, send, sendmsg, shutdown};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
@@ -69,6 +69,11 @@ impl Connection {
     /// Bytes received of an incomplete frame.
     pub fn pending(&self) -> usize {
         self.decoder.pending()
+    }
+
+    /// Sends nothing any more: the peer reads to the end of what was sent.
+    pub fn shut_output(&self) -> io::Result<()> {
+        Ok(shutdown(self.socket.as_raw_fd(), Shutdown::Write)?)
     }
 
     /// Reads what has arrived; false when the peer has closed the connection.

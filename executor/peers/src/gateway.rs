@@ -29,6 +29,8 @@ const SUCCESSORS_MAX: u32 = 8;
 const STUCK: Duration = Duration::from_secs(10);
 /// Most reads of its socket at a time: its reports come one by one, and others wait too.
 const READS: usize = 16;
+/// Most reports that are taken of a gateway that ends, beside those of one reception.
+const LAST_EVENTS: usize = 1024;
 
 /// Variables of the user's that a gateway gets: which certificates hosts may have.
 const VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
@@ -202,14 +204,21 @@ impl Gateway {
     /// It has not by `until`, or none is left.
     pub fn wait(&self, until: Instant) -> io::Result<()> {
         let process = self.process.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
-        let left = until.saturating_duration_since(Instant::now());
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
-        let mut fds = [PollFd::new(process.connection.fd(), PollFlags::POLLIN)];
-        match poll(&mut fds, timeout) {
-            Ok(0) => Err(io::ErrorKind::TimedOut.into()),
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(error) => Err(error.into()),
+        wait(process.connection.fd(), until)
+    }
+
+    /// Ends it, and takes what it reports until then: what it has only counted comes last. Questions are of no use any more. Starts no
+    /// other; what it has not said by `until` is lost.
+    pub fn finish(&mut self, until: Instant) -> Vec<GatewayEvent> {
+        let mut events = Vec::new();
+        let Some(mut process) = self.process.take() else {
+            return events;
+        };
+        let mut ended = process.connection.shut_output().is_err();
+        while !ended && events.len() < LAST_EVENTS && wait(process.connection.fd(), until).is_ok() {
+            ended = process.receive(&mut self.start, &mut events).is_err();
         }
+        events
     }
 
     /// Findings about gateways that have ended.
@@ -419,6 +428,18 @@ impl GatewayProcess {
                 Ok(Some(GatewayEvent::SignatureWanted(signature, keys)))
             }
         }
+    }
+}
+
+/// Waits until there is something to read.
+fn wait(socket: BorrowedFd<'_>, until: Instant) -> io::Result<()> {
+    let left = until.saturating_duration_since(Instant::now());
+    let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+    let mut fds = [PollFd::new(socket, PollFlags::POLLIN)];
+    match poll(&mut fds, timeout) {
+        Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

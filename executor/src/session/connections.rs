@@ -49,11 +49,7 @@ impl Session {
         let now = Instant::now();
         for event in events {
             match event {
-                GatewayEvent::Connected(report) => {
-                    if self.repeats.is_new(&report, now) {
-                        self.connected(report)?;
-                    }
-                }
+                GatewayEvent::Connected(report) => self.refused_or_connected(report)?,
                 GatewayEvent::Used(report) => self.used(&report)?,
                 GatewayEvent::Asked(request, rule) => {
                     self.ask_about(&ProgramQuestion::of_request(&request, &rule))?;
@@ -201,10 +197,39 @@ impl Session {
     /// end, and none of it to a call that begins.
     pub(super) fn settle_connections(&mut self) -> Result<(), Failed> {
         self.hear_gateway()?;
+        self.record_counted()
+    }
+
+    fn record_counted(&mut self) -> Result<(), Failed> {
         let counted = self.repeats.take();
         counted
             .into_iter()
             .try_for_each(|report| self.connected(report))
+    }
+
+    /// Ends the gateway, and records what it has only counted until then. Nobody is left to whom it could be answered.
+    pub(super) fn finish_gateway(&mut self, until: Instant) -> Result<(), Failed> {
+        let events = self.gateway.as_mut().map(|gateway| gateway.finish(until));
+        for event in events.unwrap_or_default() {
+            match event {
+                GatewayEvent::Connected(report) => self.refused_or_connected(report)?,
+                GatewayEvent::Used(report) => self.used(&report)?,
+                GatewayEvent::Asked(..)
+                | GatewayEvent::AgentWanted
+                | GatewayEvent::SignatureWanted(..)
+                | GatewayEvent::Authority(_)
+                | GatewayEvent::Wanted { .. } => {}
+            }
+        }
+        self.record_counted()
+    }
+
+    /// Records a connection, unless it is a refusal like one before, which is counted.
+    fn refused_or_connected(&mut self, report: ConnectionReport) -> Result<(), Failed> {
+        match self.repeats.is_new(&report, Instant::now()) {
+            true => self.connected(report),
+            false => Ok(()),
+        }
     }
 
     /// Tells the gateway of the leases in force, and returns the frame that tells the client.

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const LAST_SWEEP: Duration = Duration::from_secs(10);
 /// How long what has been killed may take to end: a process in the kernel's hands, on a file system that does not answer.
 const LAST_KILL: Duration = Duration::from_secs(10);
+/// How long the gateway may take to report what it has only counted until then.
+const LAST_REPORT: Duration = Duration::from_millis(300);
 /// How long a running file call may take to finish when the client has left.
 const LAST_WRITE: Duration = Duration::from_millis(300);
 
@@ -29,7 +31,9 @@ impl Session {
             self.checks.give_up() || !self.calls.is_empty() || self.background.count() > 0;
         let unreported = self.end_commands();
         // Recorded as far as that is possible.
-        let _ = self.settle_connections();
+        let _ = self
+            .settle_connections()
+            .and_then(|()| self.finish_gateway(Instant::now() + LAST_REPORT));
         // Other brokers do not wait for what follows.
         let _ = self.audit.unlock();
         let unfinished = self.end_processes();

@@ -90,28 +90,35 @@ pub fn serve() -> Result<(), GatewayError> {
         let authority = terminator
             .as_ref()
             .and_then(|terminator| terminator.authority());
-        let agent = agent_filter(spec.ssh, &spec.known_hosts, reports.clone());
+        let tell = reports.clone();
+        let refusals = UseReports::new(Times::default(), Rc::new(move |frame| tell.send(&frame)));
+        let agent = agent_filter(spec.ssh, &spec.known_hosts, refusals.clone());
         let relay = Relay::new(policy, in_force, reports.clone(), terminator.clone(), proxy)
             .with_ports(spec.connect)
             .with_agent(agent.clone());
         reports.send(&FromGateway::Serving(authority));
-        tokio::select! {
+        let served = tokio::select! {
             served = relay.serve(sockets) => Ok(served?),
             () = reports.write() => Ok(()),
             heard = hear(control, &leases, (terminator.as_deref(), agent.as_deref())) => heard,
-        }
+        };
+        // The broker sends nothing more, and may still read: what was only counted until now is told too.
+        refusals.flush();
+        terminator.iter().for_each(|terminator| terminator.flush());
+        tokio::select! { () = reports.write() => {}, () = reports.sent() => {} }
+        served
     })
 }
 
 /// The user's ssh agent as cells have it, if the policy names some of its keys.
-fn agent_filter(keys: Vec<SshSpec>, hosts: &str, tell: ReportSender) -> Option<Rc<AgentFilter>> {
+fn agent_filter(keys: Vec<SshSpec>, hosts: &str, told: Rc<UseReports>) -> Option<Rc<AgentFilter>> {
     (!keys.is_empty()).then(|| {
-        let send = move |frame| tell.send(&frame);
-        let refusals = UseReports::new(Times::default(), Rc::new(send.clone()));
+        let tell = told.tell.clone();
+        let send = move |frame| tell(frame);
         let report = move |refusal: &AgentRefusal| {
             let place = (&*refusal.host, refusal.port);
             let verdict = ConnectionVerdict::RequestRefused;
-            refusals.refuse(Some(refusal.call), place, verdict, refusal.why);
+            told.refuse(Some(refusal.call), place, verdict, refusal.why);
         };
         Rc::new(AgentFilter::new(keys, hosts, send, report))
     })

@@ -92,7 +92,7 @@ pub(crate) struct UseReports {
     /// Whether what is counted will be reported.
     is_pending: Cell<bool>,
     times: Times,
-    tell: Rc<dyn Fn(FromGateway)>,
+    pub(crate) tell: Rc<dyn Fn(FromGateway)>,
 }
 
 impl UseReports {
@@ -171,7 +171,7 @@ impl UseReports {
     }
 
     /// Reports all that was counted.
-    pub(super) fn flush(&self) {
+    pub(crate) fn flush(&self) {
         self.is_pending.set(false);
         for (kind, count) in self.uses.take() {
             self.send(kind, count);
@@ -255,14 +255,10 @@ mod tests {
     fn recorded(refuse: impl Fn(&Rc<UseReports>)) -> (Rc<UseReports>, Reported) {
         let told = Reported::default();
         let heard = told.clone();
-        let tell = move |frame| match frame {
-            FromGateway::Connected(report) => heard.borrow_mut().push(report),
-            FromGateway::Serving(_)
-            | FromGateway::Wanted { .. }
-            | FromGateway::Used(_)
-            | FromGateway::Asked(_)
-            | FromGateway::AgentWanted
-            | FromGateway::SignatureWanted(_) => {}
+        let tell = move |frame| {
+            if let FromGateway::Connected(report) = frame {
+                heard.borrow_mut().push(report);
+            }
         };
         let reports = UseReports::new(Times::default(), Rc::new(tell));
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
