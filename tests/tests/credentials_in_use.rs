@@ -531,6 +531,33 @@ fn a_credential_is_tried_and_the_step_that_fails_is_named(place: Place) {
         failed["why"].as_str().unwrap().contains("Not by us"),
         "{failed}"
     );
+    // The host sends the value back: what the person sees is that it answered, and why the answer stopped.
+    let echoed = format!(
+        "[credential.echoed]
+        from = {{ file = '{}/token' }}
+        hosts = ['localhost:{port}']
+        attach = 'bearer'
+        env = ['ECHOED_TOKEN']
+        uses = [{{ path = '/api/echo', methods = ['GET'] }}]
+        [profile.echoes]
+        credentials = ['echoed']
+        [profile.echoes.network]
+        private = ['localhost:{port}']",
+        host.world.home.display(),
+        port = host.port
+    );
+    host.define_with("{ file = '~/token' }", &echoed);
+    let tried: Value = serde_json::from_str(&test(&["echoed", "--json"]).expect(1)).unwrap();
+    let failed = &tried[0];
+    assert_eq!(failed["step"], "answer", "{failed}");
+    // Where the cut comes at once, the answer's head has not been sent yet.
+    let status = &failed["status"];
+    assert!(*status == 200 || status.is_null(), "{failed}");
+    let why = failed["why"].as_str().unwrap();
+    assert!(
+        why.contains("contained the value of a credential"),
+        "{failed}"
+    );
     host.define("{ file = '~/token' }");
     for (words, want) in [
         (&["two"][..], "there is no credential `two`"),

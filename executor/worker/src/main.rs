@@ -53,13 +53,21 @@ use policies_guard::Access;
 use root::{OpenRoot, OpenRoots};
 use std::error::Error;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use worker::Worker;
 use zone_names::Names;
 
 fn main() -> ExitCode {
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "--version")
+    {
+        let release = broker_protocol::release(option_env!("LAZARET_COMMIT"));
+        let printed = writeln!(io::stdout(), "lazaret-worker {release}");
+        return printed.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -2,6 +2,7 @@
 
 use crate::host_settings::Hint;
 use crate::network::CommandNetwork;
+use crate::programs::InstalledProgram;
 use broker_protocol::{Failed, LayerReport, LayerState, Machine, Tier};
 use orchestrator_confine::Confinement;
 use orchestrator_engine::executor::Tried;
@@ -37,6 +38,14 @@ impl Check {
             text: text.into(),
         }
     }
+}
+
+/// A row of each program of the installation.
+pub(crate) fn programs(installed: &[InstalledProgram]) -> impl Iterator<Item = Check> {
+    installed.iter().map(|InstalledProgram { name, fault }| {
+        let text = fault.as_ref().map_or(String::new(), ToString::to_string);
+        Check::new("program", name, state(fault.is_none()), text)
+    })
 }
 
 /// The rows: layers, `lazaret` itself, the session, the network, the host's own settings.

@@ -5,6 +5,7 @@ use crate::checks::{self, LayerUse};
 use crate::host_settings::{self, Hint};
 use crate::namespace_settings::NamespaceSettings;
 use crate::network::CommandNetwork;
+use crate::programs::{self, InstalledProgram};
 use crate::support;
 use broker_protocol::{
     Bash, Command, Ended, ErrorKind, Failed, LayerReport, Machine, Outcome, Stdin, Tier,
@@ -92,14 +93,16 @@ impl FrontEnd for Doctor {
         let support = self
             .support_bundle
             .then(|| support::gather(files, &options.endpoint().program()));
+        let installed = programs::installed(files, &options.endpoint().program());
         let is_tried = network.as_ref().is_some_and(CommandNetwork::is_set);
         let examined = examine(prepared, is_tried);
         match &examined {
             Ok((machine, opened)) if self.json || self.support_bundle => {
                 let own = confinement::in_force();
                 let mut report = to_json(machine, opened, own);
-                let checks =
+                let mut checks =
                     checks::list((machine, opened), own, network.as_ref(), (&warm, &hints));
+                checks.extend(checks::programs(&installed));
                 report["checks"] = json!(checks);
                 report["hints"] = json!(hints);
                 report["policyNotes"] = json!(notes);
@@ -109,6 +112,7 @@ impl FrontEnd for Doctor {
             Ok((machine, opened)) => {
                 let style = Style::of_output();
                 let mut page = page(machine, opened, confinement::in_force(), style);
+                page.extend(program_rows(&installed, style));
                 let rows = network.iter().flat_map(CommandNetwork::rows);
                 page.extend(rows.map(|row| network_row(&row, style)));
                 page.extend(notes.iter().map(|note| note_row(note, style)));
@@ -120,9 +124,14 @@ impl FrontEnd for Doctor {
             }
             Err(failed) if self.json || self.support_bundle => {
                 let session = session_json(&Err(failed.clone()));
-                print_json(json!({ "session": session }), support)?
+                let checks: Vec<_> = checks::programs(&installed).collect();
+                print_json(json!({ "session": session, "checks": checks }), support)?
             }
-            Err(failed) => print::problem(&failed.message),
+            Err(failed) => {
+                print::problem(&failed.message);
+                let rows: String = program_rows(&installed, Style::of_output()).collect();
+                print::result(rows.as_bytes())?
+            }
         }
         Ok(if matches!(examined, Ok((_, Ok(_)))) {
             exit::OK
@@ -277,6 +286,14 @@ fn rows(name: &str, texts: &[impl ToString], style: Style) -> String {
     let shown = |text: &_| style.wrap(&print::shown(&ToString::to_string(text)), 0);
     let row = |text: &_| format!("{name}: {}\n", shown(text));
     texts.iter().map(row).collect()
+}
+
+/// A row of each program that does not work with this one.
+fn program_rows(installed: &[InstalledProgram], style: Style) -> impl Iterator<Item = String> {
+    let faults = installed
+        .iter()
+        .filter_map(|one| Some((one.name, one.fault.as_ref()?)));
+    faults.map(move |(name, fault)| style.missing(name, &fault.to_string(), programs::LOST))
 }
 
 fn network_row((name, text, lost): &(&str, String, Option<&str>), style: Style) -> String {

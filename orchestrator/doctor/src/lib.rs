@@ -5,6 +5,7 @@
 mod host_settings;
 mod namespace_settings;
 mod network;
+mod programs;
 mod proxy;
 mod support;
 mod checks;

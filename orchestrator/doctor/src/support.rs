@@ -140,7 +140,7 @@ pub(crate) fn for_others(report: &Value) -> Value {
 
 fn check_for_others(check: &Value) -> Value {
     let id = check["id"].as_str().unwrap_or_default();
-    let is_of_machine = ["layer/", "lazaret/", "host/"]
+    let is_of_machine = ["layer/", "lazaret/", "program/", "host/"]
         .iter()
         .any(|kind| id.starts_with(kind));
     let text = is_of_machine.then_some(&check["text"]);

@@ -1,4 +1,4 @@
-//! Starts the executor, for commands with a network the gateway (and an executor that tells it of a company's network), for `doctor --attack` the self-attack, for `doctor` git, for `run` on a terminal what writes the user's
+//! Starts the executor, for commands with a network the gateway (and an executor that tells it of a company's network), for `doctor --attack` the self-attack, for `doctor` git and each program that prints its version, for `run` on a terminal what writes the user's
 //! policy, for `serve` what removes its socket, for `chat` and `serve` a model's server through the executor, for `mcp` what examines
 //! projects, and for `acp` the agent: the only place of the orchestrator that starts another program.
 
@@ -48,6 +48,9 @@ const AGENT_ENDING_MS: u16 = 2000;
 /// Maximum bytes of an answer of a [`FileReader`], and how long it may take.
 const ANSWER_MAX: u64 = 64 << 10;
 const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// Maximum bytes of a version, and how long a program may take to print it.
+const VERSION_MAX: u64 = 4 << 10;
+const VERSION_TIME: Duration = Duration::from_secs(2);
 /// No command may have this variable: the self-attack looks for it. Its value is not a secret.
 const CANARY: (&str, &str) = (
     "LAZARET_CANARY_SECRET",
@@ -646,6 +649,31 @@ pub fn shell() -> io::Result<PathBuf> {
     } else {
         Err(io::ErrorKind::NotFound.into())
     }
+}
+
+/// Asks a program of the installation for its version: the text that it prints for `--version`.
+///
+/// # Errors
+/// It cannot be started, or prints nothing in time.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
+pub fn version_of(_: &Files, program: &Path) -> io::Result<String> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_read_timeout(Some(VERSION_TIME))?;
+    let mut command = Command::new(program);
+    command.arg("--version").env_clear().current_dir("/");
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.stdout(OwnedFd::from(theirs)).spawn()?;
+    // Its end of the socket closes with it.
+    drop(command);
+    let mut text = String::new();
+    let read = ours.take(VERSION_MAX).read_to_string(&mut text);
+    // One that serves somebody instead, as an older one may, is ended. If this fails, it has already exited.
+    let _ = child.kill();
+    child.wait()?;
+    read.map(|_| text)
 }
 
 /// Runs the user's git outside any project and returns its output. A missing setting prints nothing.

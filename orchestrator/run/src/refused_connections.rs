@@ -78,7 +78,10 @@ impl RefusedConnections {
             print::problem(&format!("refused: {why}"));
         }
         if reasons.len() > SHOWN {
-            print::problem("refused: more hosts; `lazaret log` has more of them");
+            print::problem(&format!(
+                "refused: more than these {SHOWN} kinds; `lazaret log list` names this run, and `lazaret log show RUN --kind connection` \
+                 lists each with its reason"
+            ));
         }
     }
 }

@@ -96,6 +96,8 @@ enum FailedStep {
     Gateway(String),
     #[error("host: it answered {0}, so it does not accept the value for this request")]
     Host(u16),
+    #[error("answer: the host answered{}, and its answer was cut: {why}", .status.map_or(String::new(), |status| format!(" {status}")))]
+    Answer { status: Option<u16>, why: String },
     #[error("client: {0}")]
     Client(String),
 }
@@ -107,7 +109,17 @@ impl FailedStep {
             Self::Connection(_) => "connection",
             Self::Gateway(_) => "request",
             Self::Host(_) => "host",
+            Self::Answer { .. } => "answer",
             Self::Client(_) => "client",
+        }
+    }
+
+    /// The status of the host's answer.
+    fn status(&self) -> Option<u16> {
+        match self {
+            Self::Host(status) => Some(*status),
+            Self::Answer { status, .. } => *status,
+            Self::Source(_) | Self::Connection(_) | Self::Gateway(_) | Self::Client(_) => None,
         }
     }
 
@@ -122,6 +134,9 @@ impl FailedStep {
             Self::Gateway(_) => "what it says names the line of the policy",
             Self::Host(_) => {
                 "make a new token at the service, with the rights that your commands need"
+            }
+            Self::Answer { .. } => {
+                "the value was sent; where an answer has it in it, commands do not get that answer, and another path of `uses` may do"
             }
             Self::Client(_) => {
                 "the request needs bash and curl in the cell: another profile may show them"
@@ -215,16 +230,18 @@ impl TestCredential {
     }
 }
 
-/// The last reason why the gateway opened no connection.
+/// The last refusal of the gateway, with its reason.
 #[derive(Default)]
-struct LastRefusal(RefCell<Option<String>>);
+struct LastRefusal(RefCell<Option<ReportedRefusal>>);
+
+type ReportedRefusal = (ConnectionVerdict, String);
 
 impl Subscriber for LastRefusal {
     fn hear(&self, event: &Event) {
         if let Body::Connection(report) = &*event.body
             && report.verdict != ConnectionVerdict::Allowed
         {
-            *self.0.borrow_mut() = explain(report);
+            *self.0.borrow_mut() = explain(report).map(|why| (report.verdict, why));
         }
     }
 }
@@ -327,13 +344,14 @@ fn script(credential: &Credential, host: &str) -> Option<String> {
     Some(format!(
         "{set}type curl > /dev/null 2>&1 || {{ echo no curl; exit; }}\n\
          told=$(curl -sS -m {REQUEST_S} --noproxy '' -o \"$TMPDIR/answer\" -w '%{{http_code}}' {authorization} {} 2> \"$TMPDIR/why\")\n\
-         echo \"$? $told\"; head -c {ANSWER_MAX} \"$TMPDIR/answer\" 2> /dev/null || cat \"$TMPDIR/why\"",
+         code=$?; echo \"$code $told\"\n\
+         test $code = 0 && head -c {ANSWER_MAX} \"$TMPDIR/answer\" 2> /dev/null || cat \"$TMPDIR/why\"",
         shell_word(&url)
     ))
 }
 
 /// What a request's command printed, in the light of what the gateway reported.
-fn outcome(result: &CallResult, refused: Option<String>) -> HostOutcome {
+fn outcome(result: &CallResult, refused: Option<ReportedRefusal>) -> HostOutcome {
     if let Some(error) = result.error.as_ref().filter(|_| result.ended.is_none()) {
         return HostOutcome::Failed(FailedStep::Client(error.message.clone()));
     }
@@ -341,7 +359,7 @@ fn outcome(result: &CallResult, refused: Option<String>) -> HostOutcome {
     read(&text, refused)
 }
 
-fn read(text: &str, refused: Option<String>) -> HostOutcome {
+fn read(text: &str, refused: Option<ReportedRefusal>) -> HostOutcome {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let rest: String = rest.trim().chars().take(ANSWER_MAX).collect();
     let numbers = first.split_once(' ');
@@ -362,7 +380,16 @@ fn read(text: &str, refused: Option<String>) -> HostOutcome {
         }
         (_, Some((0, status @ (401 | 403 | 407)))) => FailedStep::Host(status),
         (_, Some((0, status))) => return HostOutcome::Answered(status),
-        (_, Some(_)) => FailedStep::Connection(refused.unwrap_or(rest)),
+        (_, Some((_, status))) => {
+            let status = (status > 0).then_some(status);
+            // To a request that it refuses the gateway answers: there is no answer if it refuses the host's.
+            let is_cut = matches!(refused, Some((ConnectionVerdict::RequestRefused, _)));
+            let why = refused.map_or(rest, |(_, why)| why);
+            match is_cut || status.is_some() {
+                true => FailedStep::Answer { status, why },
+                false => FailedStep::Connection(why),
+            }
+        }
     };
     HostOutcome::Failed(step)
 }
@@ -385,10 +412,7 @@ impl HostOutcome {
         let (status, step) = match self {
             Self::Answered(status) => (Some(*status), None),
             Self::Untried | Self::NoLogin => (None, None),
-            Self::Failed(FailedStep::Host(status)) => {
-                (Some(*status), Some(FailedStep::Host(*status)))
-            }
-            Self::Failed(step) => (None, Some(step.clone())),
+            Self::Failed(step) => (step.status(), Some(step.clone())),
         };
         json!({
             "host": host,
@@ -408,7 +432,8 @@ mod tests {
 
     #[test]
     fn each_step_that_fails_is_told_from_an_answer() {
-        let refused = || Some("the proxy answered 403".to_owned());
+        let by = |verdict| Some((verdict, "the proxy answered 403".to_owned()));
+        let refused = || by(ConnectionVerdict::ProxyRefused);
         let failed = |text: &str| match read(text, refused()) {
             HostOutcome::Failed(step) => step.name(),
             HostOutcome::Answered(_) | HostOutcome::Untried | HostOutcome::NoLogin => "none",
@@ -426,9 +451,15 @@ mod tests {
             ("0 401\nBad credentials", "host"),
             ("0 403\n", "host"),
             ("56 000\ncurl: (56) CONNECT tunnel failed", "connection"),
+            ("18 200\ncurl: (18) transfer closed", "answer"),
         ] {
             assert_eq!(failed(text), step, "{text:?}");
         }
+        let cut = read("56 000\n", by(ConnectionVerdict::RequestRefused));
+        assert!(matches!(
+            cut,
+            HostOutcome::Failed(FailedStep::Answer { status: None, .. })
+        ));
         let HostOutcome::Failed(step) = read("56 000\ncurl: (56)", refused()) else {
             panic!("it failed");
         };

@@ -203,6 +203,57 @@ fn doctor_says_what_this_machine_has(place: Place) {
     assert!(text.contains("landlock"), "{text}");
 }
 
+once_test!(doctor_names_a_program_of_another_protocol);
+fn doctor_names_a_program_of_another_protocol() {
+    let world = World::new(Place::any());
+    let folder = world.outside.join("installed");
+    let executor = folder.join("lazaret-executor");
+    let [from, worker, gateway] =
+        ["lazaret-executor", "lazaret-worker", "lazaret-gateway"].map(programs::path);
+    world.set_up(&format!(
+        "mkdir {0}; cp {1} {2} {0}",
+        folder.display(),
+        from.display(),
+        worker.display()
+    ));
+    let doctor = |words: &[&str]| {
+        let mut command = world.program("lazaret");
+        command.arg("doctor").arg("--executor").arg(&executor);
+        run(command.args(words), LIMIT).success()
+    };
+    let row = |name: &str| {
+        let report: Value = serde_json::from_str(&doctor(&["--json"])).unwrap();
+        let checks = report["checks"].as_array().unwrap().clone();
+        let row = checks.into_iter().find(|row| row["id"] == name);
+        row.unwrap_or_else(|| panic!("no {name} in {report}"))
+    };
+    let of_other = folder.join("lazaret-gateway");
+    for (prints, said) in [
+        ("lazaret-gateway 0.0.9 (protocol 1)", "speaks protocol 1,"),
+        ("", "does not say which protocol"),
+    ] {
+        let program = format!("#!/bin/sh\necho '{prints}'\n");
+        world.write(&of_other, program);
+        world.set_up(&format!("chmod 755 {}", of_other.display()));
+        let found = row("program/lazaret-gateway");
+        assert_eq!(found["state"], "missing", "{found}");
+        assert!(found["text"].as_str().unwrap().contains(said), "{found}");
+        let page = doctor(&[]);
+        assert!(
+            page.contains("lazaret-gateway") && page.contains("from one release"),
+            "{page}"
+        );
+        for same in ["program/lazaret-executor", "program/lazaret-worker"] {
+            assert_eq!(row(same)["state"], "ok");
+        }
+    }
+    // The control: the gateway of the same release.
+    world.set_up(&format!("cp {} {}", gateway.display(), of_other.display()));
+    assert_eq!(row("program/lazaret-gateway")["state"], "ok");
+    let page = doctor(&[]);
+    assert!(!page.contains("lazaret-gateway"), "{page}");
+}
+
 once_test!(a_bundle_for_a_bug_report_has_no_contents);
 fn a_bundle_for_a_bug_report_has_no_contents() {
     let world = World::new(Place::any());
