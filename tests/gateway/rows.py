@@ -184,6 +184,18 @@ for words in "sts assume-role --role-arn arn:aws:iam::123456789012:role/r --role
 done
 echo stored and read
 """
+GH = r"""
+export PATH=$KIT/root/usr/bin:$PATH
+gh api repos/o/r/issues -f title=$N | grep '"POST /repos/o/r/issues"'
+gh api -X PATCH repos/o/r/issues/7 -f state=closed | grep '"PATCH /repos/o/r/issues/7"'
+gh api -X PUT repos/o/r/contents/file -f message=m -f content=Yw== | grep '"PUT /repos/o/r/contents/file"'
+gh api -X DELETE repos/o/r/releases/7 | grep '"DELETE /repos/o/r/releases/7"'
+for words in "user/keys -f key=k" "repos/o/r/keys -f key=k" "repos/o/r/hooks -f name=web" "-X PUT repos/o/r/collaborators/x" "-X PUT repos/o/r/actions/secrets/X" \
+    "-X PATCH repos/o/r -F private=false" "-X DELETE repos/o/r"; do
+    ! gh api $words > refused 2>&1; grep -q 403 refused || { cat refused; exit 1; }
+done
+echo written where the preset says so
+"""
 REDIS = "$KIT/root/usr/bin/redis-cli -h redis.example"
 OWN = "`OWN_TOKEN`, its own variable"
 
@@ -196,6 +208,7 @@ ROWS = [
     Row("git", "web", "github.com", GIT, "pushed and fetched", "none: attached unasked"),
     Row("git-lfs", "web", "github.com", LFS, "the same", "none: attached unasked"),
     Row("gh", "api", "api.github.com", "export PATH=$KIT/root/usr/bin:$PATH; gh api user; gh pr list -R o/r", "A change", "`GH_TOKEN`"),
+    Row("gh, what writes", "api", "api.github.com", GH, "written where the preset says so", "`GH_TOKEN`"),
     Row("curl", "api", "api.example", 'curl -sS --fail-with-body -m 60 -H "Authorization: Bearer $OWN_TOKEN" https://api.example/curl', '"me"', OWN),
     Row("wget", "api", "api.example", 'wget -nv -O - -T 60 -t 1 --header "Authorization: Bearer $OWN_TOKEN" https://api.example/wget', '"me"', OWN, ("wget",), ("flat",)),
     Row("python3", "api", "api.example", heredoc("/usr/bin/python3", REQUEST), '"me"', OWN),

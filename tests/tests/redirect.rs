@@ -123,6 +123,30 @@ fn programs_that_know_of_no_proxy_reach_a_host(place: Place) {
     assert!(asked.len() == 27 && asked.iter().all(|target| target == "db.example:5432"));
 }
 
+const NESTED: &str = r#"
+import socket
+s = socket.create_connection(('inside.example', 3128), 100)
+s.sendall(b'CONNECT db.example:5432 HTTP/1.1\r\nHost: db.example:5432\r\n\r\n')
+f = s.makefile('rb'); assert b' 200 ' in f.readline()
+while f.readline().strip(): pass
+assert f.readline() == b'hello\n'
+try: socket.create_connection(('db.example', 5432), 100); print('GOT')
+except socket.gaierror: print('ok')
+"#;
+
+place_test!(a_proxy_inside_the_company_is_tunnelled_to);
+/// An allowed host that is a proxy itself: the gateway carries the tunnel inside of the connection, and reads none of it. The control is
+/// the host behind it, which is not allowed.
+fn a_proxy_inside_the_company_is_tunnelled_to(place: Place) {
+    let server = EchoServer::start("127.0.0.1");
+    let inside = ConnectProxy::to(server.port);
+    let hosts = Hosts::new(place, inside.port, "allow = ['inside.example:3128']");
+    let done = hosts.python(NESTED, "");
+    assert_eq!(done.success(), "ok\n", "{}", done.errors());
+    assert_eq!(hosts.proxy.targets(), ["inside.example:3128"]);
+    assert_eq!(inside.targets(), ["db.example:5432"]);
+}
+
 /// Ways by which a program might get further than to its hosts, one a line: `NAME GOT` or `NAME` and why not.
 const PAST: &str = r#"
 import socket, sys

@@ -613,6 +613,33 @@ fn a_session_that_is_carried_elsewhere_is_signed_nothing(place: Place) {
     assert_eq!(done.success(), "logged in\n", "the control");
 }
 
+place_test!(a_login_as_another_user_is_signed_nothing);
+/// The host has the key for every user, so a signature would be all that a login as another one needs.
+fn a_login_as_another_user_is_signed_nothing(place: Place) {
+    let forge = Forge::start(place);
+    let user = format!("{}@", forge.host.place.account().name);
+    let accepted = || {
+        let log = fs::read_to_string(forge.host.outside.join("log")).unwrap();
+        log.contains("Accepted publickey for daemon ")
+    };
+    let login = forge.login("forge.example");
+    let other = login.replace(&user, "daemon@");
+    let mut session = forge.session("unasked");
+    let said = session.bash(&other);
+    assert!(said.text().contains("Permission denied"), "{}", said.text());
+    let denied = said.result["metadata"]["denied"].to_string();
+    assert!(
+        denied.contains("signs logins as the user of `[ssh]`"),
+        "{denied}"
+    );
+    assert!(!accepted());
+    assert!(audited(&forge.world, "ssh_login").is_empty());
+    let outside = other.replace("$GIT_SSH_COMMAND", &forge.ssh());
+    forge.outside(&outside.replace("@forge.example", "@host"));
+    assert!(accepted(), "the control");
+    assert_eq!(session.bash(&login).success(), "logged in\n", "the control");
+}
+
 place_test!(nothing_answers_after_the_session);
 fn nothing_answers_after_the_session(place: Place) {
     let forge = Forge::start(place);

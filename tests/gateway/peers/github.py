@@ -23,9 +23,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if "pullRequests" in query:
                 return self.send(200, {"data": {"repository": {"pullRequests": PULLS}}})
             return self.send(200, {"data": {"viewer": {"login": "me"}}})
-        self.send(200, {"login": "me", "path": self.path})
+        self.send(200, {"login": "me", "path": self.path, "did": f"{self.command} {self.path}"})
 
-    do_GET = do_POST = answer
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
     def send(self, status, value):
         body = json.dumps(value).encode()
