@@ -24,6 +24,8 @@ struct DebianPackage {
 impl Archive {
     /// Lists of the suites, fetched once.
     pub fn new(out: &Path) -> Result<Self, String> {
+        // apt reads a relative name of a folder as one below the root.
+        let out = std::path::absolute(out).map_err(|error| error.to_string())?;
         let archive = Self {
             folder: out.join("apt"),
         };
