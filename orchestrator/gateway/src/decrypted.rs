@@ -35,7 +35,6 @@ mod search;
 mod websocket;
 mod upstream;
 mod authority;
-pub mod hello;
 mod framing;
 mod streams;
 mod tasks;
@@ -52,7 +51,7 @@ pub use limits::Times;
 pub(crate) use reports::UseReports;
 pub use upstream::CertificateRoots;
 pub(crate) use upstream::{HostTls, Protocol};
-pub use values::ValueError;
+pub use values::CredentialValueError;
 
 pub struct UpstreamLogin(Rc<Value>);
 
@@ -155,8 +154,8 @@ impl TlsTerminator {
     /// The proxy's login, which the broker is asked for when it is first needed.
     ///
     /// # Errors
-    /// [`ValueError`].
-    pub async fn login(&self, credential: u16) -> Result<UpstreamLogin, ValueError> {
+    /// [`CredentialValueError`].
+    pub async fn login(&self, credential: u16) -> Result<UpstreamLogin, CredentialValueError> {
         self.session.values.get(credential).await.map(UpstreamLogin)
     }
 

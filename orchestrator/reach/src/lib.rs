@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod guard;
+pub mod hello;
 pub mod target;
 
 pub use error::{ReachError, Unresolved};

@@ -1,7 +1,7 @@
 //! Answers of ours to a request: why, and what would change it. No answer of a host is ever called ours, and each of ours begins with
 //! `lazaret:`.
 
-use super::values::ValueError;
+use super::values::CredentialValueError;
 use broker_protocol::ConnectionVerdict;
 use broker_protocol::gateway::RequestAnswer;
 use hyper::StatusCode;
@@ -113,7 +113,10 @@ pub(super) enum RequestRefusal {
     Upgrade { place: String, path: String },
     /// The value could not be had.
     #[error("credential `{credential}` has no value: {why}; check its source in the user's policy")]
-    NoValue { credential: String, why: ValueError },
+    NoValue {
+        credential: String,
+        why: CredentialValueError,
+    },
     /// The host could not be spoken to.
     #[error("no TLS connection to {place}: {why}")]
     Host { place: String, why: String },

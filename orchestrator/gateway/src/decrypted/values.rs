@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 /// Why a credential has no value now.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ValueError {
+pub enum CredentialValueError {
     #[error("there is no such credential")]
     Unknown,
     #[error("its source gave none")]
@@ -88,7 +88,7 @@ enum ValueState {
     #[default]
     Empty,
     Held(Rc<Value>),
-    Failed(ValueError),
+    Failed(CredentialValueError),
 }
 
 impl CredentialValues {
@@ -103,8 +103,8 @@ impl CredentialValues {
     /// The value for a request, which waits for it if need be.
     ///
     /// # Errors
-    /// [`ValueError`].
-    pub(super) async fn get(&self, credential: u16) -> Result<Rc<Value>, ValueError> {
+    /// [`CredentialValueError`].
+    pub(super) async fn get(&self, credential: u16) -> Result<Rc<Value>, CredentialValueError> {
         let slot = self.slot(credential)?;
         if !slot.is_asked.get() {
             match slot.state.borrow().clone() {
@@ -119,7 +119,7 @@ impl CredentialValues {
         match slot.state.borrow().clone() {
             ValueState::Held(value) => unexpired(value),
             ValueState::Failed(why) => Err(why),
-            ValueState::Empty => Err(ValueError::Empty),
+            ValueState::Empty => Err(CredentialValueError::Empty),
         }
     }
 
@@ -162,7 +162,7 @@ impl CredentialValues {
     /// Takes the key of logins in the same way.
     pub(crate) fn deliver_secret(&self, credential: u16, answer: Result<Vec<u8>, String>) {
         let long = |bytes: Zeroizing<Vec<u8>>| match bytes.len() < KEY_MIN {
-            true => Err(ValueError::ShortKey),
+            true => Err(CredentialValueError::ShortKey),
             false => Ok(bytes),
         };
         let value = read_answer(answer).and_then(usable).and_then(long);
@@ -195,7 +195,7 @@ impl CredentialValues {
     fn hold(
         &self,
         credential: u16,
-        value: Result<(Zeroizing<Vec<u8>>, Option<KeyParts>), ValueError>,
+        value: Result<(Zeroizing<Vec<u8>>, Option<KeyParts>), CredentialValueError>,
     ) {
         let Ok(slot) = self.slot(credential) else {
             return;
@@ -220,10 +220,10 @@ impl CredentialValues {
         )
     }
 
-    fn slot(&self, credential: u16) -> Result<&ValueSlot, ValueError> {
+    fn slot(&self, credential: u16) -> Result<&ValueSlot, CredentialValueError> {
         self.slots
             .get(usize::from(credential))
-            .ok_or(ValueError::Unknown)
+            .ok_or(CredentialValueError::Unknown)
     }
 
     fn may_ask(&self, slot: &ValueSlot) -> bool {
@@ -238,9 +238,9 @@ impl CredentialValues {
         (self.tell)(FromGateway::Wanted { credential });
     }
 
-    async fn wait(&self, slot: &ValueSlot) -> Result<(), ValueError> {
+    async fn wait(&self, slot: &ValueSlot) -> Result<(), CredentialValueError> {
         if slot.waiting.get() >= WAITING {
-            return Err(ValueError::Waiting);
+            return Err(CredentialValueError::Waiting);
         }
         let _waiting = ValueWait::new(&slot.waiting);
         let answered = async {
@@ -251,7 +251,7 @@ impl CredentialValues {
         let seconds = self.times.value.as_secs();
         timeout(self.times.value, answered)
             .await
-            .map_err(|_| ValueError::Late { seconds })
+            .map_err(|_| CredentialValueError::Late { seconds })
     }
 }
 
@@ -294,18 +294,22 @@ impl Drop for ValueWait<'_> {
 }
 
 /// The value, unless it is a key that is no longer good: such a one is never sent.
-fn unexpired(value: Rc<Value>) -> Result<Rc<Value>, ValueError> {
+fn unexpired(value: Rc<Value>) -> Result<Rc<Value>, CredentialValueError> {
     match value.ends_within(0) {
-        true => Err(ValueError::Expired),
+        true => Err(CredentialValueError::Expired),
         false => Ok(value),
     }
 }
 
-fn read_answer(answer: Result<Vec<u8>, String>) -> Result<Zeroizing<Vec<u8>>, ValueError> {
-    answer.map(Zeroizing::new).map_err(ValueError::Source)
+fn read_answer(
+    answer: Result<Vec<u8>, String>,
+) -> Result<Zeroizing<Vec<u8>>, CredentialValueError> {
+    answer
+        .map(Zeroizing::new)
+        .map_err(CredentialValueError::Source)
 }
 
-fn usable(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, ValueError> {
+fn usable(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, CredentialValueError> {
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }
@@ -313,10 +317,10 @@ fn usable(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, ValueErro
         bytes.pop();
     }
     if bytes.len() < VALUE_MIN {
-        return Err(ValueError::Short);
+        return Err(CredentialValueError::Short);
     }
     if HeaderValue::from_bytes(&bytes).is_err() {
-        return Err(ValueError::Characters);
+        return Err(CredentialValueError::Characters);
     }
     Ok(bytes)
 }

@@ -4,7 +4,7 @@
 //! judged as without a proxy, as far as its addresses are known here. Nothing that the proxy answers is believed but that a tunnel
 //! stands, and it is bounded: 16 KiB of heads, 8 of them interim ones, 15 s. Believes the host in a tunnel no more than without a proxy.
 
-use crate::decrypted::{TlsTerminator, UpstreamLogin, ValueError};
+use crate::decrypted::{CredentialValueError, TlsTerminator, UpstreamLogin};
 use crate::relay::connect::{self, ConnectError};
 use crate::relay::place::{Place, PlaceError};
 use crate::relay::proxy_fault::{HEAD_MAX, HEADERS_MAX, INTERIM_MAX, ProxyFault};
@@ -224,7 +224,8 @@ impl UpstreamProxy {
         let Some(credential) = self.login else {
             return self.ask(resolver, target, None).await;
         };
-        let terminator = terminator.ok_or_else(|| ProxyFault::NoLogin(ValueError::Unknown))?;
+        let terminator =
+            terminator.ok_or_else(|| ProxyFault::NoLogin(CredentialValueError::Unknown))?;
         let login = terminator.login(credential).await;
         let login = login.map_err(ProxyFault::NoLogin)?;
         match self.ask(resolver, target, Some(&login)).await {

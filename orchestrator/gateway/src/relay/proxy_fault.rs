@@ -1,6 +1,6 @@
 //! Why a company's proxy opens no tunnel, and the limits of its answers.
 
-use crate::decrypted::ValueError;
+use crate::decrypted::CredentialValueError;
 use thiserror::Error;
 
 /// Maximum bytes of all heads that a proxy sends before a tunnel stands.
@@ -27,7 +27,7 @@ pub enum ProxyFault {
     #[error("does not accept the login that `proxy_from` in `[gateway]` names (407)")]
     LoginRefused,
     #[error("needs a login, and its source gives none: {0}")]
-    NoLogin(ValueError),
+    NoLogin(CredentialValueError),
     #[error("does not answer with HTTP")]
     Malformed,
     #[error(

@@ -1,7 +1,7 @@
 //! Forwards bytes in both directions until both sides have ended or neither sends for too long. Each side is read only after the other has
 //! accepted its earlier bytes. The first bytes are copied; if there are many, the rest goes through a pipe without being copied here.
 
-use crate::decrypted::hello::{self, ConnectionStart};
+use orchestrator_reach::hello::{self, ConnectionStart};
 use orchestrator_ssh_agent::WatchedConnection;
 use rustix::net::Shutdown;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
