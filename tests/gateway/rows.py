@@ -180,7 +180,7 @@ aws dynamodb put-item --table-name t --item "{\"k\":{\"S\":\"$N\"}}"
 aws dynamodb scan --table-name t | grep "\"$N\""
 for words in "sts assume-role --role-arn arn:aws:iam::123456789012:role/r --role-session-name session" "sts get-session-token" \
     "iam create-access-key" "s3api put-bucket-acl --bucket work --acl public-read"; do
-    ! aws $words > refused 2>&1; grep -q 'new credentials\|403' refused || { cat refused; exit 1; }
+    ! aws $words > refused 2>&1; grep -q 'refused by the policy of credential\|403' refused || { cat refused; exit 1; }
 done
 echo stored and read
 """

@@ -65,11 +65,11 @@ impl ReportSender {
     /// Writes what waits, for ever. One task of the program does this.
     pub(crate) async fn write(&self) {
         loop {
+            self.0.dirty.notified().await;
             while self.0.write(&mut self.0.waiting.borrow_mut()) {
                 sleep(PAUSE).await;
             }
             self.0.drained.notify_one();
-            self.0.dirty.notified().await;
         }
     }
 }

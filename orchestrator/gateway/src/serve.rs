@@ -75,11 +75,8 @@ pub fn serve() -> Result<(), GatewayError> {
     let roots = decrypts.then(CertificateRoots::of_machine);
     let roots = roots.map(|roots| roots.with_company(&spec.authorities));
     let roots = roots.transpose().map_err(|_| GatewayError::Roots)?;
-    let proxy = spec
-        .proxy
-        .as_ref()
-        .map(UpstreamProxy::try_from)
-        .transpose()?;
+    let proxy = spec.proxy.as_ref().map(UpstreamProxy::try_from);
+    let proxy = proxy.transpose()?;
     confined_runtime(confine::confine)?.block_on(async {
         let reports = ReportSender::new(control.socket().try_clone()?)?;
         let (leases, in_force) = watch::channel(Vec::new());
@@ -87,33 +84,33 @@ pub fn serve() -> Result<(), GatewayError> {
         let terminator =
             roots.map(|roots| TlsTerminator::new(&spec, roots, move |frame| tell.send(&frame)));
         let terminator = terminator.transpose()?.map(Rc::new);
-        let authority = terminator
-            .as_ref()
-            .and_then(|terminator| terminator.authority());
+        let authority = terminator.as_deref().and_then(TlsTerminator::authority);
         let tell = reports.clone();
         let refusals = UseReports::new(Times::default(), Rc::new(move |frame| tell.send(&frame)));
-        let agent = agent_filter(spec.ssh, &spec.known_hosts, refusals.clone());
+        let agent = agent_filter(spec.ssh, &spec.known_hosts, &refusals);
         let relay = Relay::new(policy, in_force, reports.clone(), terminator.clone(), proxy)
             .with_ports(spec.connect)
             .with_agent(agent.clone());
         reports.send(&FromGateway::Serving(authority));
-        let served = tokio::select! {
+        tokio::select! {
             served = relay.serve(sockets) => Ok(served?),
             () = reports.write() => Ok(()),
-            heard = hear(control, &leases, (terminator.as_deref(), agent.as_deref())) => heard,
-        };
-        // The broker sends nothing more, and may still read: what was only counted until now is told too.
-        refusals.flush();
-        terminator.iter().for_each(|terminator| terminator.flush());
-        tokio::select! { () = reports.write() => {}, () = reports.sent() => {} }
-        served
+            heard = async {
+                let heard = hear(control, &leases, (terminator.as_deref(), agent.as_deref())).await;
+                // The broker sends nothing more, and still reads: what was only counted until now is told too.
+                refusals.flush();
+                terminator.iter().for_each(|one| one.flush());
+                reports.sent().await;
+                heard
+            } => heard,
+        }
     })
 }
 
 /// The user's ssh agent as cells have it, if the policy names some of its keys.
-fn agent_filter(keys: Vec<SshSpec>, hosts: &str, told: Rc<UseReports>) -> Option<Rc<AgentFilter>> {
+fn agent_filter(keys: Vec<SshSpec>, hosts: &str, told: &Rc<UseReports>) -> Option<Rc<AgentFilter>> {
     (!keys.is_empty()).then(|| {
-        let tell = told.tell.clone();
+        let (tell, told) = (told.tell.clone(), told.clone());
         let send = move |frame| tell(frame);
         let report = move |refusal: &AgentRefusal| {
             let place = (&*refusal.host, refusal.port);
