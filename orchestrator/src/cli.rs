@@ -448,7 +448,7 @@ mod tests {
         }
     }
 
-    /// The list in SECURITY.md.
+    /// SECURITY.md has the same list.
     #[test]
     fn commands_that_hear_others_start_without_secrets() {
         let rows = COMMANDS

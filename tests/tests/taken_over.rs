@@ -782,7 +782,7 @@ fn is_found_in_a_command_that_hears_nobody(world: &World, token: &str) {
     run.finish(LIMIT);
 }
 
-/// What `lazaret` has started for itself, and itself, have none of these values in their memory or environment. The executor has.
+/// Checks that `lazaret`, and what it has started for itself, have none of these values in their memory or environment. The executor has.
 fn has_no_secret(pid: i32, secrets: &[&str]) {
     for process in tree(pid) {
         let is_readable = process.pid == pid || geteuid().is_root();

@@ -1,4 +1,4 @@
-//! What is asked of the process with the secrets, and its answers, which have none.
+//! Questions for the process with the secrets, and its answers, which have none.
 
 use crate::find::KeySource;
 use crate::keyring::Keyring;
@@ -42,7 +42,7 @@ pub(crate) enum HeldAnswer {
         source: KeySource,
     },
     Secret(u32),
-    /// With their names.
+    /// Each with the name of its header.
     Headers(Vec<(String, u32)>),
     Missing,
     /// An error in words; without the secret.

@@ -56,7 +56,7 @@ orchestrator-logins: broker-protocol orchestrator-effects orchestrator-http
 orchestrator-gateway: orchestrator-aws orchestrator-effects orchestrator-logins orchestrator-ssh-agent broker-protocol policies orchestrator-reach orchestrator-http orchestrator-confine
 orchestrator-results: broker-protocol policies orchestrator-text
 # On a thread of its tests; the program is built without it.
-orchestrator-web: orchestrator-gateway broker-protocol policies orchestrator-text orchestrator-reach orchestrator-http
+orchestrator-web: orchestrator-gateway broker-protocol policies orchestrator-text orchestrator-reach orchestrator-http orchestrator-keys
     orchestrator-results
 orchestrator-engine: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results
 orchestrator-tools: lazaret-fakes broker-protocol policies policies-guard orchestrator-text orchestrator-reach orchestrator-confine orchestrator-results orchestrator-web
@@ -72,7 +72,7 @@ orchestrator-config-edit: broker-protocol policies policies-guard orchestrator-t
 orchestrator-lines: broker-protocol policies orchestrator-results orchestrator-engine orchestrator-wire orchestrator-tools
     orchestrator-launch orchestrator-records
 orchestrator-mcp-server: broker-protocol orchestrator-text orchestrator-results orchestrator-engine
-orchestrator-mcp-client: broker-protocol policies orchestrator-text orchestrator-reach orchestrator-http orchestrator-confine
+orchestrator-mcp-client: broker-protocol policies orchestrator-text orchestrator-reach orchestrator-http orchestrator-keys orchestrator-confine
     orchestrator-results orchestrator-web orchestrator-engine orchestrator-tools orchestrator-launch orchestrator-records
     orchestrator-config-edit
 orchestrator-hooks: broker-protocol orchestrator-confine orchestrator-results orchestrator-engine orchestrator-tools orchestrator-launch
@@ -82,7 +82,7 @@ orchestrator-terminal: broker-protocol policies orchestrator-text orchestrator-c
     orchestrator-launch orchestrator-agent orchestrator-records
 orchestrator-serve: broker-protocol policies orchestrator-text orchestrator-http orchestrator-confine orchestrator-engine orchestrator-wire orchestrator-tools
     orchestrator-agent orchestrator-mcp-server orchestrator-mcp-client
-orchestrator-telemetry: broker-protocol orchestrator-text orchestrator-http orchestrator-web orchestrator-records
+orchestrator-telemetry: broker-protocol orchestrator-text orchestrator-http orchestrator-keys orchestrator-web orchestrator-records
 orchestrator-doctor: lazaret-fakes broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine
     orchestrator-records orchestrator-wire orchestrator-launch
 orchestrator-why: broker-protocol policies orchestrator-text orchestrator-confine orchestrator-results orchestrator-engine

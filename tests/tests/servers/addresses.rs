@@ -3,7 +3,7 @@
 use super::scene::{answer_of, call, mcp, names, servers, session, settings, world};
 use lazaret_tests::connect_proxy::ConnectProxy;
 use lazaret_tests::process::{self, Process, Running};
-use lazaret_tests::{LIMIT, Place, Session, World, once_test, place_test};
+use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
@@ -212,7 +212,7 @@ fn a_variable_in_a_header_is_in_no_memory_of_a_session(place: Place) {
         let headers = json!({ "Authorization": header });
         let entry = json!({ "url": remote.url(), "headers": headers });
         settings(&world, json!({ "there": entry }));
-        let mut session = Session::open(&world);
+        let mut session = session(&world, &[]);
         let echoed = session.call("mcp__there__echo", json!({ "text": "x" }));
         assert!(echoed.success().contains('x'));
         assert!(remote.was_asked("POST", &format!("Bearer {sent}")));
