@@ -352,7 +352,7 @@ fn a_key_is_not_said_by_whoever_learns_it() {
     assert_eq!(code, 0);
     assert_eq!(
         out,
-        "1. [redacted]\n   https://b.example/[redacted]\n   [redacted]\n"
+        "1. [redacted:BRAVE_SEARCH_API_KEY]\n   https://b.example/[redacted:BRAVE_SEARCH_API_KEY]\n   [redacted:BRAVE_SEARCH_API_KEY]\n"
     );
     // A redirection does not carry it elsewhere, and an address without TLS never gets it.
     let (code, _, said) = search(

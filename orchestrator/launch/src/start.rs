@@ -241,9 +241,7 @@ impl WithSecrets {
             });
         };
         // Another process starts it, of which we would hear no more than its end.
-        if !is_there(program.as_os_str()) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
+        look_up(program.as_os_str())?;
         let mut command = Command::new(std::env::current_exe()?);
         let names = withheld.collect::<Vec<_>>().join(",");
         command.arg(WITH_SECRETS).arg(names).arg(program);
@@ -495,9 +493,14 @@ pub fn is_shell() -> bool {
 
 /// Whether the agent's program is there. Another process starts it, and of that we would hear no more than its end.
 pub fn is_there(program: &OsStr) -> bool {
+    look_up(program).is_ok()
+}
+
+/// Fails as a start of this program would if it is not there.
+fn look_up(program: &OsStr) -> io::Result<()> {
     match program.as_encoded_bytes().contains(&b'/') {
-        true => Path::new(program).exists(),
-        false => in_path(program).is_some(),
+        true => Path::new(program).metadata().map(drop),
+        false => in_path(program).map(drop).ok_or(Errno::ENOENT.into()),
     }
 }
 
