@@ -54,6 +54,8 @@ pub const BACKGROUND: usize = 16;
 pub const BACKGROUND_LISTED: usize = 64;
 /// Bytes of a background process's output that one answer holds.
 pub const LOG: u32 = 64 * 1024;
+/// Bytes on each side of a piece of a log, by which secrets are found that its edges split.
+pub const LOG_MARGIN: u16 = 4096;
 /// Processes left running by a command that are counted; one that leaves more has left that many or more.
 pub const LEFT_RUNNING: u8 = 64;
 /// Bytes of a service's name.

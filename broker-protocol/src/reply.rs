@@ -534,6 +534,11 @@ pub struct Logged {
     pub from: u64,
     #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
+    /// Output on each side of it, at most [`limit::LOG_MARGIN`] bytes: shown to nobody.
+    #[serde(with = "serde_bytes")]
+    pub before: Vec<u8>,
+    #[serde(with = "serde_bytes")]
+    pub behind: Vec<u8>,
     /// Bytes the process has printed so far.
     pub total: u64,
     /// Whether it is alive.

@@ -1294,6 +1294,8 @@ fn answers() -> Vec<(&'static str, FileAnswer)> {
             Ok(FileReply::Logged(Logged {
                 from: 5,
                 bytes: b"log".into(),
+                before: b"the ".into(),
+                behind: b".".into(),
                 total: 8,
                 alive: true,
             })),

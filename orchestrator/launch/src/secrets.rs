@@ -115,6 +115,8 @@ impl SecretSource for UnconfinedKeys {
         // Closes the line: standard output is standard input from now on.
         drop(self.line);
         rustix::stdio::dup2_stdout(io::stdin())?;
+        // Who reads the diagnostics of its user waits for no other process.
+        rustix::stdio::dup2_stderr(io::stdin())?;
         secret_environment::close();
         // Nobody of its user reads its memory.
         prctl::set_dumpable(false)?;

@@ -59,6 +59,8 @@ pub(crate) fn logged(logged: Logged) -> Rendered {
         bytes,
         total,
         alive,
+        before: _,
+        behind: _,
     } = logged;
     let next = from + bytes.len() as u64;
     Rendered::new(
@@ -204,6 +206,8 @@ mod tests {
         let Rendered { text, details, .. } = logged(Logged {
             from: 5,
             bytes: b"ab\xff".to_vec(),
+            before: vec![],
+            behind: vec![],
             total: 9,
             alive: true,
         });

@@ -15,7 +15,8 @@ use broker_protocol::{
 use orchestrator_text::clean;
 use orchestrator_text::escape;
 use orchestrator_text::numbered::LineForm;
-use orchestrator_text::redact::{RedactedPiece, Redactor};
+use orchestrator_text::redact::{PageSide, RedactedPiece, Redactor};
+use std::mem::take;
 
 /// How a request ended, as the executor reports it.
 #[derive(Debug)]
@@ -112,6 +113,10 @@ impl Renderer<'_> {
             }
         };
         let (stripped, mut redacted) = self.prepare(subject, &mut reply);
+        let (known_before, known_behind) = match &mut reply {
+            FileReply::Logged(logged) => (take(&mut logged.before), take(&mut logged.behind)),
+            _ => (Vec::new(), Vec::new()),
+        };
         let path = subject
             .path
             .clone()
@@ -138,11 +143,17 @@ impl Renderer<'_> {
             alive,
         } = details
         {
-            let (before, behind) = (offset > 0, alive || next < total);
+            let [ahead, after] = [&known_before, &known_behind].map(|known| known.len() as u64);
             redacted |= self.redactor.redact(RedactedPiece::Page {
                 bytes: &mut text,
-                before,
-                behind,
+                before: PageSide {
+                    known: &known_before,
+                    goes_on: offset > ahead,
+                },
+                behind: PageSide {
+                    known: &known_behind,
+                    goes_on: alive || next + after < total,
+                },
             });
         }
         let mut result = ToolResult::success(subject.tool.clone(), text, details);
@@ -168,13 +179,16 @@ impl Renderer<'_> {
                 (0, false)
             }
             FileReply::Read(read) => {
-                let behind = read.truncated.is_some();
+                let behind = PageSide {
+                    known: &[],
+                    goes_on: read.truncated.is_some(),
+                };
                 let redacted = self
                     .redactor
                     .redact(RedactedPiece::Lines(&mut read.content))
                     | self.redactor.redact(RedactedPiece::Page {
                         bytes: &mut read.content,
-                        before: false,
+                        before: PageSide::default(),
                         behind,
                     });
                 if subject.form == LineForm::Plain {

@@ -88,11 +88,24 @@ pub enum RedactedPiece<'a> {
     Page {
         /// The bytes of this part.
         bytes: &'a mut Vec<u8>,
-        /// Whether there is text before it.
-        before: bool,
-        /// Whether there is text after it.
-        behind: bool,
+        before: PageSide<'a>,
+        behind: PageSide<'a>,
     },
+}
+
+/// The text on one side of a part. By default there is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageSide<'a> {
+    /// The nearest bytes, as far as they are known. With them, a word that the part's edge splits is known whole.
+    pub known: &'a [u8],
+    /// Whether there is more of it beyond.
+    pub goes_on: bool,
+}
+
+impl PageSide<'_> {
+    fn is_cut(self) -> bool {
+        self.goes_on || !self.known.is_empty()
+    }
 }
 
 struct SecretSearch {
@@ -347,11 +360,14 @@ impl Redactor {
                 },
                 here,
             ) => {
-                let cuts = Cuts { before, behind };
-                match here {
-                    Some(search) => search.redact_page(bytes, cuts),
-                    None => self.withhold_edges(bytes, cuts),
-                }
+                let Some(search) = here else {
+                    return self.withhold_edges(bytes, (before, behind));
+                };
+                let cuts = Cuts {
+                    before: before.is_cut(),
+                    behind: behind.is_cut(),
+                };
+                search.redact_page(bytes, cuts)
             }
         }
     }
@@ -362,33 +378,44 @@ impl Redactor {
             return false;
         }
         let whole = captured.head.len() + captured.tail.len();
-        let head = self.certain(&captured.head, Cuts::BEHIND);
+        let head = self.certain(&captured.head, Cuts::BEHIND, 0..captured.head.len());
         captured.head.truncate(head.end);
-        let tail = self.certain(&captured.tail, Cuts::BEFORE);
+        let tail = self.certain(&captured.tail, Cuts::BEFORE, 0..captured.tail.len());
         captured.tail.drain(..tail.start);
         captured.omitted += (whole - captured.head.len() - captured.tail.len()) as u64;
         false
     }
 
     /// As [`Self::withhold_ends`], with a mark.
-    fn withhold_edges(&self, bytes: &mut Vec<u8>, cuts: Cuts) -> bool {
-        let certain = self.certain(bytes, cuts);
-        if certain.end < bytes.len() {
-            bytes.truncate(certain.end);
+    fn withhold_edges(
+        &self,
+        bytes: &mut Vec<u8>,
+        (before, behind): (PageSide<'_>, PageSide<'_>),
+    ) -> bool {
+        let text = [before.known, bytes, behind.known].concat();
+        let cuts = Cuts {
+            before: before.goes_on,
+            behind: behind.goes_on,
+        };
+        let first = before.known.len();
+        let certain = self.certain(&text, cuts, first..first + bytes.len());
+        let (start, end) = (certain.start - first, certain.end - first);
+        if end < bytes.len() {
+            bytes.truncate(end);
             bytes.extend(WITHHELD.bytes());
         }
-        if certain.start > 0 {
-            bytes.splice(..certain.start, WITHHELD.bytes());
+        if start > 0 {
+            bytes.splice(..start, WITHHELD.bytes());
         }
         false
     }
 
-    /// The part of `bytes` in which no secret is that a cut has split.
-    fn certain(&self, bytes: &[u8], cuts: Cuts) -> Range<usize> {
+    /// The part of `page` in `bytes` in which no secret is that a cut or an edge of the page has split.
+    fn certain(&self, bytes: &[u8], cuts: Cuts, page: Range<usize>) -> Range<usize> {
         let (Some(all), facts) = (self.find(bytes, Patterns::Lines), self.facts()) else {
             return match cuts {
-                Cuts { before: true, .. } => bytes.len()..bytes.len(),
-                Cuts { before: false, .. } => 0..0,
+                Cuts { before: true, .. } => page.end..page.end,
+                Cuts { before: false, .. } => page.start..page.start,
             };
         };
         let split = |at: usize| all.iter().find(|one| one.start < at && at < one.end);
@@ -396,11 +423,13 @@ impl Redactor {
             true => facts.unfinished(bytes),
             false => bytes.len(),
         };
-        let end = split(end).map_or(end, |one| one.start);
+        let end = end.min(page.end);
+        let end = split(end).map_or(end, |one| one.start).max(page.start);
         let start = match cuts.before {
             true => facts.continued(bytes),
             false => 0,
         };
+        let start = start.max(page.start);
         let start = split(start).map_or(start, |one| one.end);
         start.min(end)..end
     }
@@ -997,8 +1026,14 @@ mod tests {
                 let mut page = text[from..to].to_vec();
                 one.redact(RedactedPiece::Page {
                     bytes: &mut page,
-                    before: from > 0,
-                    behind: to < text.len(),
+                    before: PageSide {
+                        known: &[],
+                        goes_on: from > 0,
+                    },
+                    behind: PageSide {
+                        known: &[],
+                        goes_on: to < text.len(),
+                    },
                 });
                 let shown = one.text(std::str::from_utf8(&page).unwrap()).into_owned();
                 let is_part = |part: &[u8]| has_part(b"secret-of-many-letters", part);
@@ -1015,8 +1050,8 @@ mod tests {
         let mut whole = b"letters".to_vec();
         assert!(!one.redact(RedactedPiece::Page {
             bytes: &mut whole,
-            before: false,
-            behind: false
+            before: PageSide::default(),
+            behind: PageSide::default(),
         }));
         assert_eq!(whole, b"letters");
     }

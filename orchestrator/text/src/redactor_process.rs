@@ -81,7 +81,7 @@ fn learn(redactor: &Redactor, text: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redact::{RedactedPiece, RedactorError};
+    use crate::redact::{PageSide, RedactedPiece, RedactorError};
     use crate::sanitize::{Sanitizer, Unsafe};
     use broker_protocol::Captured;
     use std::io::Write;
@@ -168,14 +168,46 @@ mod tests {
     }
 
     #[test]
+    fn a_page_loses_only_parts_of_secrets_where_the_text_around_it_is_known() {
+        let (remote, _) = both(&SECRETS[..1]);
+        let text = b"one two sk-a-key-of-one-word three four";
+        let shown = |from: usize, to: usize| {
+            let mut bytes = text[from..to].to_vec();
+            remote.redact(RedactedPiece::Page {
+                bytes: &mut bytes,
+                before: PageSide {
+                    known: &text[..from],
+                    goes_on: false,
+                },
+                behind: PageSide {
+                    known: &text[to..],
+                    goes_on: false,
+                },
+            });
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!((shown(0, 5), shown(5, 8)), ("one t".into(), "wo ".into()));
+        assert_eq!(shown(8, 13), "[withheld]");
+        assert_eq!(shown(6, 13), "o [withheld]");
+        assert_eq!(shown(13, 39), "[withheld] three four");
+        assert_eq!(shown(14, 16), "[withheld]");
+        // All of it is found where it is shown.
+        assert_eq!(shown(8, 28), "sk-a-key-of-one-word");
+    }
+
+    #[test]
     fn words_that_a_cut_may_have_split_are_withheld() {
         let (remote, _) = both(&SECRETS[..1]);
         let cut = |text: &str, before, behind| {
             let mut bytes = text.as_bytes().to_vec();
+            let side = |goes_on| PageSide {
+                known: &[],
+                goes_on,
+            };
             remote.redact(RedactedPiece::Page {
                 bytes: &mut bytes,
-                before,
-                behind,
+                before: side(before),
+                behind: side(behind),
             });
             String::from_utf8(bytes).unwrap()
         };
@@ -291,8 +323,9 @@ mod tests {
         assert_eq!(remote.hold(b"a").unwrap(), Some(Value::from(10)));
         assert_eq!(remote.text("value-of-a"), "[redacted:FOUND_KEY]");
         remote.confine().unwrap();
-        assert_eq!(remote.hold(b"b").err(), Some(RedactorError::Gone));
-        assert_eq!(remote.text("innocent"), "[withheld]");
+        // Not asked of it any more, and what it has found stays known.
+        assert_eq!(remote.hold(b"b").unwrap(), None);
+        assert_eq!(remote.text("value-of-a"), "[redacted:FOUND_KEY]");
     }
 
     #[test]

@@ -161,11 +161,15 @@ fn bytes_that_are_no_text_survive(place: Place) {
     assert_eq!(world.in_cell(every).stdout, (0..=255).collect::<Vec<u8>>());
     let mut session = Session::open(&world);
     let answer = session.bash(r"printf 'a\377b'");
-    let chunks = answer
-        .events
-        .iter()
-        .filter_map(|event| event["chunkBase64"].as_str());
-    assert_eq!(chunks.collect::<Vec<_>>(), ["Yf9i"], "{:?}", answer.events);
+    // The last word comes by itself: it could be the beginning of a secret until the output ends.
+    let text = ["chunkBase64", "chunk"].map(|name| {
+        let parts = answer
+            .events
+            .iter()
+            .filter_map(|event| event[name].as_str());
+        parts.collect::<Vec<_>>()
+    });
+    assert_eq!(text, [["Yf8="], ["b"]], "{:?}", answer.events);
     assert_eq!(answer.text(), "a\u{fffd}b");
 }
 

@@ -224,8 +224,7 @@ impl UpstreamProxy {
         let Some(credential) = self.login else {
             return self.ask(resolver, target, None).await;
         };
-        let terminator =
-            terminator.ok_or_else(|| ProxyFault::NoLogin(CredentialValueError::Unknown))?;
+        let terminator = terminator.ok_or(ProxyFault::NoLogin(CredentialValueError::Unknown))?;
         let login = terminator.login(credential).await;
         let login = login.map_err(ProxyFault::NoLogin)?;
         match self.ask(resolver, target, Some(&login)).await {

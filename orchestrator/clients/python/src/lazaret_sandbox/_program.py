@@ -112,11 +112,8 @@ class Program:
     async def wait(self) -> int:
         """Waits for its end; the exit code, negative where a signal ended it."""
         code = await self._process.wait()
-        try:
-            # A process that it left behind may hold standard error open.
-            await asyncio.wait_for(self._errors, 1.0)
-        except asyncio.TimeoutError:
-            pass
+        # A process that it left behind may hold standard error open. Not `wait_for`, which ends the task for others who wait.
+        await asyncio.wait({self._errors}, timeout=1.0)
         return code
 
     @property
