@@ -18,7 +18,7 @@ const APPROVALS: &str = "lazaret-approve";
 const WARM_SOCKET: &str = "lazaret-warm";
 
 /// `/nonexistent`: the passwd home of accounts without one.
-pub const NO_HOME: &str = "/nonexistent";
+pub(crate) const NO_HOME: &str = "/nonexistent";
 
 /// Why a directory of Lazaret's own is where it cannot be made or used, and what helps: for errors about it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

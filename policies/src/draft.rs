@@ -22,28 +22,28 @@ use toml::Spanned;
 #[derive(Default)]
 pub(crate) struct Draft {
     pub project: Option<(Access, Origin)>,
-    pub central: Option<(Access, Origin)>,
+    pub(crate) central: Option<(Access, Origin)>,
     /// By path, whether each may be missing.
     /// Each with whether it may be missing, and what is not granted of it.
-    pub grants: BTreeMap<PathBuf, (bool, BTreeSet<String>)>,
+    pub(crate) grants: BTreeMap<PathBuf, (bool, BTreeSet<String>)>,
     pub read: BTreeSet<PathBuf>,
     pub listed: BTreeSet<PathBuf>,
-    pub sockets: BTreeSet<PathBuf>,
-    pub git_directories: BTreeSet<PathBuf>,
-    pub image: Option<PathBuf>,
-    pub environment: EnvironmentRules,
-    pub credentials: BTreeSet<String>,
-    pub ssh: BTreeSet<String>,
-    pub web: WebTable,
-    pub network: NetworkTable,
+    pub(crate) sockets: BTreeSet<PathBuf>,
+    pub(crate) git_directories: BTreeSet<PathBuf>,
+    pub(crate) image: Option<PathBuf>,
+    pub(crate) environment: EnvironmentRules,
+    pub(crate) credentials: BTreeSet<String>,
+    pub(crate) ssh: BTreeSet<String>,
+    pub(crate) web: WebTable,
+    pub(crate) network: NetworkTable,
     /// Rules for requests, the last profile's first: it knows best.
     pub http: Vec<(HttpRow, Origin)>,
-    pub hide: Option<bool>,
-    pub open: BTreeSet<OpenedName>,
-    pub secrets: SecretsTable,
-    pub limits: LimitsTable,
-    pub required: BTreeSet<Layer>,
-    pub expected: BTreeSet<Layer>,
+    pub(crate) hide: Option<bool>,
+    pub(crate) open: BTreeSet<OpenedName>,
+    pub(crate) secrets: SecretsTable,
+    pub(crate) limits: LimitsTable,
+    pub(crate) required: BTreeSet<Layer>,
+    pub(crate) expected: BTreeSet<Layer>,
 }
 
 /// A host path that cannot be used.

@@ -13,7 +13,7 @@ pub struct Facts<'a> {
     /// How much harm the call can do.
     pub risk: Risk,
     /// The path it touches, where it touches one.
-    pub touch: Option<Touch<'a>>,
+    pub(crate) touch: Option<Touch<'a>>,
     /// The command it runs, where it runs one.
     pub command: Option<&'a Command>,
     /// Its parameters by canonical name, as far as rules may name them.
@@ -30,7 +30,7 @@ fn policy_name(request: &Request) -> &str {
 
 /// The effect of a call on a path.
 #[derive(Clone, Copy, Debug)]
-pub enum Touch<'a> {
+pub(crate) enum Touch<'a> {
     /// Runs a command in this directory.
     Enter(&'a ZonePath),
     /// Reads this file or directory.
@@ -61,7 +61,7 @@ impl Param<'_> {
 }
 
 /// Parameters that rules may name, for each tool that the broker knows.
-pub const PARAMS: [(&str, &[&str]); 9] = [
+pub(crate) const PARAMS: [(&str, &[&str]); 9] = [
     ("bash", &["command", "cwd"]),
     ("file_read", &["path"]),
     ("file_write", &["path", "content"]),
@@ -164,7 +164,7 @@ impl<'a> Facts<'a> {
     }
 
     /// This call with its path replaced by `real`: see [`decide_real`](crate::decide_real).
-    pub fn at(mut self, real: &'a ZonePath) -> Self {
+    pub(crate) fn at(mut self, real: &'a ZonePath) -> Self {
         self.touch = self.touch.map(|touch| match touch {
             Touch::Enter(_) => Touch::Enter(real),
             Touch::Read(_) => Touch::Read(real),

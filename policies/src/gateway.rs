@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 /// Maximum number of authority files in one policy file.
-pub const AUTHORITY_FILES_MAX: usize = 8;
+pub(crate) const AUTHORITY_FILES_MAX: usize = 8;
 /// Text of `proxy` for the proxy that the user's environment names.
 const ENVIRONMENT: &str = "environment";
 
@@ -209,17 +209,17 @@ impl<'de> Deserialize<'de> for ProxyChoice {
 /// `[gateway]` as a file writes it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct GatewayTable {
+pub(crate) struct GatewayTable {
     /// Files of certificates in PEM form.
     #[serde(deserialize_with = "value::one_or_many")]
     pub ca: Option<Vec<HostPath>>,
-    pub proxy: Option<ProxyChoice>,
+    pub(crate) proxy: Option<ProxyChoice>,
     /// Hosts and networks that are connected to without the proxy.
-    pub no_proxy: Option<Vec<DirectPlace>>,
+    pub(crate) no_proxy: Option<Vec<DirectPlace>>,
     /// Whether the proxy is told names in place of addresses.
-    pub proxy_names: Option<bool>,
+    pub(crate) proxy_names: Option<bool>,
     /// Where its USER:PASSWORD comes from.
-    pub proxy_from: Option<SourceEntry>,
+    pub(crate) proxy_from: Option<SourceEntry>,
 }
 
 impl GatewayTable {
@@ -227,7 +227,7 @@ impl GatewayTable {
     ///
     /// # Errors
     /// Keys that do not fit together, or too many entries.
-    pub fn check(&self) -> Result<(), GatewayFault> {
+    pub(crate) fn check(&self) -> Result<(), GatewayFault> {
         let depends =
             self.no_proxy.is_some() || self.proxy_names.is_some() || self.proxy_from.is_some();
         if depends && self.proxy.is_none() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Longest host path in a policy, in bytes.
-pub const HOST_PATH_MAX: usize = 4095;
+pub(crate) const HOST_PATH_MAX: usize = 4095;
 
 /// Facts of this machine that a policy may ask for.
 #[derive(Clone, Debug, Default)]
@@ -112,7 +112,7 @@ impl HostPath {
     ///
     /// # Errors
     /// The home directory or a variable makes it relative, or has `..` in it.
-    pub fn expand(&self, host: &Host) -> Result<PathBuf, HostPathError> {
+    pub(crate) fn expand(&self, host: &Host) -> Result<PathBuf, HostPathError> {
         expand(&self.0, host)
     }
 }

@@ -67,7 +67,7 @@ impl PathLeases {
     }
 
     /// Whether this access to `path` may be granted.
-    pub fn allow(&self, access: Access, path: &Path) -> bool {
+    pub(crate) fn allow(&self, access: Access, path: &Path) -> bool {
         let lists = match access {
             Access::Read => &self.read,
             Access::Write => &self.write,

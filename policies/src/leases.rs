@@ -98,7 +98,7 @@ impl EffectivePolicy {
     ///
     /// # Errors
     /// See [`Self::lease_names`].
-    pub fn own_lease_names(&self) -> Result<Matcher, PolicyError> {
+    pub(crate) fn own_lease_names(&self) -> Result<Matcher, PolicyError> {
         let hidden = self.hidden.iter().cloned();
         Ok(Matcher::new(&names().chain(hidden).collect::<Vec<_>>())?)
     }

@@ -6,7 +6,7 @@ pub mod resolve;
 mod shipped;
 pub mod choice;
 mod draft;
-pub mod lease_bounds;
+pub(crate) mod lease_bounds;
 pub mod leases;
 pub mod credential_table;
 pub mod credentials;
@@ -32,11 +32,11 @@ pub mod scope;
 mod package_config;
 pub mod paths;
 pub mod opened;
-pub mod open_fault;
+pub(crate) mod open_fault;
 pub mod secret;
 pub mod secrets;
 pub mod git_account;
-pub mod git_config;
+pub(crate) mod git_config;
 
 pub use broker_protocol::Channel;
 pub use choice::Choice;
@@ -45,14 +45,14 @@ pub use decide::{Judgement, Question, Verdict, decide, decide_leased, decide_rea
 pub use denial::{remedy_of_name, rule_of_name};
 pub use effective::{Approval, EffectivePolicy, EnvironmentRules, PathGrant, TRUST};
 pub use error::PolicyError;
-pub use facts::{Facts, Param, Touch};
+pub use facts::Facts;
 pub use gateway::{GatewaySettings, ProxySettings};
 pub use git_account::{
     AccountSetting, PatternFile, git_account, git_commit_settings, git_filter_drivers,
     git_includes, git_preferences,
 };
 pub use git_config::{GIT_CONFIG_MAX, git_config_worktree, is_harmless_git_config, names_no_path};
-pub use host::{Host, HostPath, HostPathError};
+pub use host::{Host, HostPathError};
 pub use limits::Limits;
 pub use package_config::{PACKAGE_CONFIG_MAX, is_harmless_package_config};
 pub use policies_guard::Access;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Maximum bytes of captured output: a frame, less room for the rest of an outcome.
-pub const CAPTURE_MAX: u64 = FRAME_MAX as u64 - 64 * 1024;
+pub(crate) const CAPTURE_MAX: u64 = FRAME_MAX as u64 - 64 * 1024;
 
 /// A limit as it is written: an absent key is `None`, `"none"` is `Some(None)`.
 type WrittenLimit = Option<Option<u64>>;

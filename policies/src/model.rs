@@ -34,13 +34,13 @@ use std::num::NonZeroU32;
 use toml::Spanned;
 
 /// Maximum number of forms of names in transit in one file.
-pub const TRANSIT_MAX: usize = 256;
+pub(crate) const TRANSIT_MAX: usize = 256;
 /// Maximum number of rules in one file.
 pub const RULES_MAX: usize = 1024;
 /// Maximum number of `[[auto]]` in one file.
-pub const AUTO_MAX: usize = 64;
+pub(crate) const AUTO_MAX: usize = 64;
 /// Maximum number of files in one `[[auto]]`.
-pub const AUTO_FILES_MAX: usize = 8;
+pub(crate) const AUTO_FILES_MAX: usize = 8;
 
 /// One policy file. An absent key changes nothing.
 #[derive(Clone, Debug, Deserialize)]
@@ -52,33 +52,33 @@ pub struct PolicyFile {
     pub lock: bool,
     /// Layers without which no session opens, whatever its profile and in whatever tier.
     #[serde(default)]
-    pub required: Vec<LayerName>,
+    pub(crate) required: Vec<LayerName>,
     /// Limits that no profile exceeds: what a profile has is lowered to them.
     #[serde(default)]
     pub ceiling: LimitsTable,
     #[serde(default)]
-    pub approval: ApprovalTable,
+    pub(crate) approval: ApprovalTable,
     /// Limits on the web tools in every profile.
     #[serde(default)]
-    pub web: WebTable,
+    pub(crate) web: WebTable,
     /// Limits on the network of cells in every profile, and on what a session requests.
     #[serde(default)]
     pub network: NetworkTable,
     /// Where paths may be leased, in every profile.
     #[serde(default)]
-    pub leases: LeasesTable,
+    pub(crate) leases: LeasesTable,
     /// The most that commands see of files of secrets, in every profile and by `--reveal`.
     #[serde(default)]
-    pub secrets: SecretsTable,
+    pub(crate) secrets: SecretsTable,
     /// The profiles that the file defines; or `profile = "NAME"`, in a file that defines none, for `default_profile`.
     #[serde(default)]
     pub profile: ProfileKey,
     /// The profile of a session that does not name one.
     pub default_profile: Option<Spanned<ProfileChoice>>,
     /// The directory in which each project has its central root.
-    pub central_root: Option<HostPath>,
+    pub(crate) central_root: Option<HostPath>,
     /// Days for which the records of the audit are kept.
-    pub audit_keep_days: Option<NonZeroU32>,
+    pub(crate) audit_keep_days: Option<NonZeroU32>,
     /// Profiles chosen by the files of a project.
     #[serde(default)]
     pub auto: Vec<Spanned<AutoEntry>>,
@@ -89,9 +89,9 @@ pub struct PolicyFile {
     #[serde(default)]
     pub ssh: SshTables,
     /// The only names that credentials and `[ssh]` may have, in any file.
-    pub allowed_credentials: Option<Vec<CredentialName>>,
+    pub(crate) allowed_credentials: Option<Vec<CredentialName>>,
     /// How connections of cells leave this machine.
-    pub gateway: Option<Spanned<GatewayTable>>,
+    pub(crate) gateway: Option<Spanned<GatewayTable>>,
     /// Names that are closed in every profile.
     #[serde(default)]
     pub protect: Vec<Protect>,
@@ -221,7 +221,7 @@ impl PolicyFile {
     }
 
     /// Profiles, each with the byte of the text at which its name is.
-    pub fn placed_profiles(&self) -> impl Iterator<Item = (usize, &ProfileName, &Profile)> {
+    pub(crate) fn placed_profiles(&self) -> impl Iterator<Item = (usize, &ProfileName, &Profile)> {
         let defined = match &self.profile {
             ProfileKey::Defined(profiles) => Some(profiles),
             ProfileKey::Chosen(_) => None,
@@ -309,36 +309,36 @@ pub struct Profile {
     pub project: Option<Spanned<Access>>,
     pub central: Option<Spanned<Access>>,
     /// Host paths outside the zones to add.
-    pub grants: Vec<GrantEntry>,
+    pub(crate) grants: Vec<GrantEntry>,
     /// Host paths that commands may read as if the user had granted them when the session was opened: what is closed in leases stays
     /// closed in them.
     pub read: Vec<HostPath>,
     /// Host directories in which only the names may be listed.
     pub listed: Vec<HostPath>,
     /// Socket files of host programs, in the roots, to which cells may connect.
-    pub sockets: Vec<HostPath>,
+    pub(crate) sockets: Vec<HostPath>,
     /// An unpacked image whose root cells see in place of the machine's, and of all grants.
-    pub image: Option<HostPath>,
+    pub(crate) image: Option<HostPath>,
     /// Git directories to which a project's `.git` file may lead although nothing in them leads back.
-    pub git_directories: Vec<HostPath>,
-    pub environment: Environment,
+    pub(crate) git_directories: Vec<HostPath>,
+    pub(crate) environment: Environment,
     /// Credentials that commands may use and not see.
-    pub credentials: Vec<Spanned<CredentialName>>,
+    pub(crate) credentials: Vec<Spanned<CredentialName>>,
     /// Keys of the user's ssh agent that commands may use.
-    pub ssh: Vec<Spanned<CredentialName>>,
-    pub web: WebTable,
+    pub(crate) ssh: Vec<Spanned<CredentialName>>,
+    pub(crate) web: WebTable,
     pub network: NetworkTable,
     /// Whether names are hidden: `false` lets commands and file tools read what lies in the roots and in what is granted under any name.
-    pub hide: Option<bool>,
+    pub(crate) hide: Option<bool>,
     /// Protected names that commands and file tools may change in sessions of this profile.
     pub open: Vec<OpenedName>,
     /// The view that commands have of files of secrets in dotenv form, by name.
-    pub secrets: SecretsTable,
-    pub limits: LimitsTable,
+    pub(crate) secrets: SecretsTable,
+    pub(crate) limits: LimitsTable,
     /// Layers without which no session of this profile opens, in whatever tier.
-    pub required: Vec<LayerName>,
+    pub(crate) required: Vec<LayerName>,
     /// Layers without which no session of this profile opens in a tier that could have them.
-    pub expected: Vec<LayerName>,
+    pub(crate) expected: Vec<LayerName>,
 }
 
 /// A host path to grant, read-only.
@@ -348,10 +348,10 @@ pub struct GrantEntry {
     pub path: HostPath,
     /// Whether it may be missing on this machine.
     #[serde(default)]
-    pub optional: bool,
+    pub(crate) optional: bool,
     /// Exceptions from it: patterns of paths in it.
     #[serde(default)]
-    pub except: Vec<ExceptedPath>,
+    pub(crate) except: Vec<ExceptedPath>,
     /// For people who read the file.
     pub why: Option<String>,
 }
@@ -376,16 +376,16 @@ pub struct Environment {
 /// How calls are approved, as a file writes it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ApprovalTable {
+pub(crate) struct ApprovalTable {
     /// The maximum of trust that a session may have.
-    pub trust: Option<TrustName>,
+    pub(crate) trust: Option<TrustName>,
     /// Seconds that a question waits for its answer.
     #[serde(deserialize_with = "limits::seconds")]
-    pub timeout_s: Option<Option<u64>>,
+    pub(crate) timeout_s: Option<Option<u64>>,
     /// Where the broker accepts answers from.
-    pub channel: Option<Channel>,
+    pub(crate) channel: Option<Channel>,
     /// Whether an approver must have a terminal, with a separate channel.
-    pub terminal: Option<bool>,
+    pub(crate) terminal: Option<bool>,
 }
 
 /// Names to protect, for one reason: see [`ProtectedName`](policies_guard::names::ProtectedName).
@@ -394,13 +394,13 @@ pub struct ApprovalTable {
 pub struct Protect {
     pub names: Vec<Spanned<NameEntry>>,
     #[serde(default)]
-    pub except: Vec<ExceptPattern>,
+    pub(crate) except: Vec<ExceptPattern>,
     pub protection: Protection,
     #[serde(default)]
     pub new: WhenNew,
     /// Whether a profile's `open` may name it.
     #[serde(default)]
-    pub opens: bool,
+    pub(crate) opens: bool,
     pub why: String,
 }
 
@@ -411,7 +411,7 @@ pub struct TransitEntry {
     pub before: Option<Prefix>,
     pub after: Option<ExceptPattern>,
     #[serde(default)]
-    pub except: Vec<ExceptPattern>,
+    pub(crate) except: Vec<ExceptPattern>,
     pub why: String,
     /// The document that describes it, for people who read the file.
     pub source: Option<String>,

@@ -69,12 +69,12 @@ impl PathGlob {
     }
 
     /// Whether `path`, below the root of `zone`, is one of those that are meant.
-    pub fn matches(&self, zone: Zone, path: &[u8]) -> bool {
+    pub(crate) fn matches(&self, zone: Zone, path: &[u8]) -> bool {
         self.is_in(zone) && fits(&self.names, self.tree.then_some(1), &components(path))
     }
 
     /// Whether all that is below the directory `path` is meant, whatever it is called.
-    pub fn covers(&self, zone: Zone, path: &[u8]) -> bool {
+    pub(crate) fn covers(&self, zone: Zone, path: &[u8]) -> bool {
         self.tree && self.is_in(zone) && fits(&self.names, Some(0), &components(path))
     }
 

@@ -51,15 +51,15 @@ impl Action {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleEntry {
-    pub tool: RuleTool,
-    pub action: Action,
-    pub why: String,
+    pub(crate) tool: RuleTool,
+    pub(crate) action: Action,
+    pub(crate) why: String,
     /// The least risk that its questions show.
-    pub risk: Option<Risk>,
+    pub(crate) risk: Option<Risk>,
     /// For `bash`: a pattern of a program in the command line.
     pub program: Option<String>,
     /// Patterns of the program's first arguments.
-    pub args: Option<Vec<String>>,
+    pub(crate) args: Option<Vec<String>>,
     /// Conditions on the parameters, all of which must hold.
     #[serde(default)]
     pub when: Vec<ConditionEntry>,
@@ -69,15 +69,15 @@ pub struct RuleEntry {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConditionEntry {
-    pub param: String,
+    pub(crate) param: String,
     #[serde(default, deserialize_with = "value::one_or_many")]
     pub equals: Option<Vec<String>>,
     #[serde(default, deserialize_with = "value::one_or_many")]
     pub contains: Option<Vec<String>>,
     #[serde(default, deserialize_with = "value::one_or_many")]
-    pub starts_with: Option<Vec<String>>,
+    pub(crate) starts_with: Option<Vec<String>>,
     #[serde(default, deserialize_with = "value::one_or_many")]
-    pub matches: Option<Vec<String>>,
+    pub(crate) matches: Option<Vec<String>>,
 }
 
 /// Inconsistent combinations of keys in a rule.
@@ -362,14 +362,14 @@ impl ValueMatcher {
 
 /// The verdict of the rules on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleMatch<'a> {
-    pub action: Action,
+pub(crate) struct RuleMatch<'a> {
+    pub(crate) action: Action,
     /// The rule that decides about the call.
     pub rule: &'a Rule,
     /// Why it is not certain that the rule is about the call, where it is not.
     pub doubt: Option<&'static str>,
     /// Whether the rule matches every part of the call exactly, and no other source has a rule of the same action.
-    pub whole: bool,
+    pub(crate) whole: bool,
 }
 
 /// The verdict of `rules` on a call; `None` where none matches. They are in the order of their sources.

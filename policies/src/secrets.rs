@@ -52,7 +52,7 @@ impl From<SecretName> for String {
 }
 
 /// The modes of one table, by name.
-pub type SecretsTable = BTreeMap<SecretName, SecretMode>;
+pub(crate) type SecretsTable = BTreeMap<SecretName, SecretMode>;
 
 /// The modes of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -60,7 +60,7 @@ pub struct SecretModes {
     /// Of its profile; where that says nothing, values are masked.
     pub own: SecretsTable,
     /// Of each file that bounds them.
-    pub bounds: Vec<SecretsTable>,
+    pub(crate) bounds: Vec<SecretsTable>,
     /// Files that the user reveals for the session: absolute, or relative to the project.
     pub revealed: Vec<String>,
 }

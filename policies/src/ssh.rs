@@ -40,19 +40,19 @@ pub enum SshFault {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SshTable {
-    pub hosts: Vec<SshHost>,
+    pub(crate) hosts: Vec<SshHost>,
     /// The user's name at the hosts.
-    pub user: SshUser,
+    pub(crate) user: SshUser,
     /// Keys of the user's agent, by their fingerprints.
-    pub keys: Vec<KeyFingerprint>,
+    pub(crate) keys: Vec<KeyFingerprint>,
     /// Decides if each login is asked about.
     #[serde(default, rename = "use")]
-    pub login: LoginRule,
+    pub(crate) login: LoginRule,
     /// Lets the keys sign for git; absent, they do not.
-    pub sign: Option<SignRule>,
+    pub(crate) sign: Option<SignRule>,
 }
 
-pub type SshTables = BTreeMap<Spanned<CredentialName>, SshTable>;
+pub(crate) type SshTables = BTreeMap<Spanned<CredentialName>, SshTable>;
 
 /// Decision on a program that logs in with a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use thiserror::Error;
 /// Longest pattern of a protected name, in bytes.
 pub const PATTERN_MAX: usize = 255;
 /// Longest name of a profile, in bytes.
-pub const PROFILE_NAME_MAX: usize = 64;
+pub(crate) const PROFILE_NAME_MAX: usize = 64;
 /// In place of a profile's name: the one for what the project is. See [`choice`](crate::choice).
 pub const AUTO: &str = "auto";
 
@@ -224,7 +224,7 @@ checked_text!(
 );
 
 /// Maximum names in a path that a grant excepts.
-pub const EXCEPT_NAMES_MAX: usize = 8;
+pub(crate) const EXCEPT_NAMES_MAX: usize = 8;
 
 checked_text!(
     /// A path in a granted directory that is not granted with it: names and patterns of names.
@@ -342,7 +342,7 @@ checked_text!(
 
 /// A layer by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayerName(pub Layer);
+pub(crate) struct LayerName(pub Layer);
 
 impl TryFrom<String> for LayerName {
     type Error = ValueError;

@@ -49,7 +49,7 @@ impl<'c> GitHead<'c> {
     }
 
     /// Whether commands may write it: the name of its branch is only text to a shell.
-    pub fn is_plain(self) -> bool {
+    pub(crate) fn is_plain(self) -> bool {
         self.branch().is_none_or(is_plain_branch)
     }
 }
@@ -57,7 +57,7 @@ impl<'c> GitHead<'c> {
 const REF: &[u8] = b"ref:";
 
 /// References that are followed from `HEAD` (`SYMREF_MAXDEPTH` of git's `refs.h`).
-pub const REFERENCES_MAX: usize = 5;
+pub(crate) const REFERENCES_MAX: usize = 5;
 
 /// The end of the references.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ pub fn names_no_plain_branch(content: &[u8]) -> bool {
 /// Whether the name of a branch is only text to a shell and a terminal. A prompt that puts it into `PS1` has the shell expand it, and
 /// `$( … )` in it would run. What a terminal acts on, and what turns the direction of text, is refused too: controls, also those of
 /// Unicode, and bytes that are no UTF-8.
-pub fn is_plain_branch(name: &[u8]) -> bool {
+pub(crate) fn is_plain_branch(name: &[u8]) -> bool {
     let turns = |c: char| matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let is_plain = |c: char| !SHELL_CHARACTERS.contains(c) && !c.is_control() && !turns(c);
     str::from_utf8(name).is_ok_and(|name| name.chars().all(is_plain))

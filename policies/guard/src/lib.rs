@@ -24,15 +24,15 @@ mod origin;
 pub use change::{AtRest, Change, Described, DirectoryName, Moment, New};
 pub use fold::one_spelling;
 pub use head::{
-    GIT_HEAD_MAX, GitHead, HeadEnd, REFERENCES_MAX, SHELL_CHARACTERS, follow_head, is_plain_branch,
-    may_be_written_to_head, names_no_plain_branch,
+    GIT_HEAD_MAX, GitHead, HeadEnd, SHELL_CHARACTERS, follow_head, may_be_written_to_head,
+    names_no_plain_branch,
 };
 pub use judge::{Judge, judge};
-pub use names::{Access, Matcher, ProtectedName, Protection, TransitTarget, WhenNew};
+pub use names::{Access, Matcher, ProtectedName, Protection, WhenNew};
 pub use origin::Origin;
 pub use pattern::{NameError, PatternError};
 pub use repository::{
-    Member, MemberKind, Repository, as_git_directory, is_in_git_directory, may_be_dot_git,
+    MemberKind, Repository, as_git_directory, is_in_git_directory, may_be_dot_git,
     may_be_git_directory,
 };
 pub use transit::TransitForm;

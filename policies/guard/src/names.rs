@@ -45,7 +45,7 @@ pub struct ProtectedName {
 impl ProtectedName {
     /// Whether commands may remove it where packages are installed. They may create such a name anywhere, as somebody has to push or
     /// run the project before it acts, and nobody does that with an installed package.
-    pub fn may_be_removed_from_packages(&self) -> bool {
+    pub(crate) fn may_be_removed_from_packages(&self) -> bool {
         match self.new {
             WhenNew::Open | WhenNew::Harmless => self.protection == Protection::Write,
             WhenNew::Closed => false,

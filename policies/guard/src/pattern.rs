@@ -10,7 +10,7 @@ use crate::steps;
 use thiserror::Error;
 
 /// Maximum number of plain patterns that the braces of one may stand for.
-pub const ALTERNATIVES_MAX: usize = 256;
+pub(crate) const ALTERNATIVES_MAX: usize = 256;
 
 /// Why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -72,7 +72,7 @@ impl<T: Tree> Judge<'_, T> {
     }
 
     /// Whether the last component of a path by which `at` is protected matches a rule itself.
-    pub fn ends_a_rule(&self, at: &Path, path: &[u8]) -> bool {
+    pub(crate) fn ends_a_rule(&self, at: &Path, path: &[u8]) -> bool {
         let count = path.split(|byte| *byte == b'/').count();
         let closings = self.tree.names(at).closings(path);
         closings.last().is_some_and(|(names, _)| *names == count)

@@ -18,11 +18,11 @@ pub struct Repository {
     /// The name of the directory where it is a project's own; the protected names stand below it.
     pub name: &'static str,
     /// The suffix in the names of other such directories, if there are such.
-    pub suffix: Option<&'static str>,
+    pub(crate) suffix: Option<&'static str>,
     /// Members that make the shape; all of one list are enough. A directory of [`name`](Self::name) is one without any.
-    pub shapes: &'static [&'static [Member]],
+    pub(crate) shapes: &'static [&'static [Member]],
     /// Whether a directory of any name is a repository by its shape alone.
-    pub anywhere: bool,
+    pub(crate) anywhere: bool,
     /// Paths of members that are settings, or run.
     pub settings: &'static [&'static str],
     /// The document that says so.
@@ -155,7 +155,9 @@ impl Repository {
     }
 
     /// The repository that a directory of any name with these entries is by its shape.
-    pub fn of_entries<'n>(names: impl Iterator<Item = &'n [u8]>) -> Option<&'static Repository> {
+    pub(crate) fn of_entries<'n>(
+        names: impl Iterator<Item = &'n [u8]>,
+    ) -> Option<&'static Repository> {
         let members: Vec<_> = names.filter_map(Self::member).collect();
         let is_complete = |(kind, member): &&(&'static Repository, Member)| {
             kind.is_completed_by(*member, |other| members.contains(&(*kind, other)))

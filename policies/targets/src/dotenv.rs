@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Largest file that is masked, in bytes.
 pub const DOTENV_MAX: usize = 64 << 10;
 /// Largest masked text, in bytes: a placeholder may be longer than its value.
-pub const MASKED_MAX: usize = 256 << 10;
+pub(crate) const MASKED_MAX: usize = 256 << 10;
 /// Longest key, in bytes.
 pub const KEY_MAX: usize = 128;
 /// The beginning of a placeholder, where its shape has room for it.

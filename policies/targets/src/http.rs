@@ -16,7 +16,7 @@ use thiserror::Error;
 use toml::Spanned;
 
 /// Maximum bytes of all rules of a session: they go to the gateway in one frame.
-pub const RULE_BYTES_MAX: usize = 128 * 1024;
+pub(crate) const RULE_BYTES_MAX: usize = 128 * 1024;
 
 /// Why rules for requests are not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -67,7 +67,7 @@ pub fn is_path_pattern(text: &str, max: usize) -> bool {
 
 /// The host of a rule: its port is absent for all ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleHost {
+pub(crate) struct RuleHost {
     name: String,
     port: Option<u16>,
 }
@@ -87,7 +87,7 @@ impl TryFrom<String> for RuleHost {
 
 /// The method of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleMethod(String);
+pub(crate) struct RuleMethod(String);
 
 impl TryFrom<String> for RuleMethod {
     type Error = HttpFault;
@@ -102,7 +102,7 @@ impl TryFrom<String> for RuleMethod {
 
 /// The path of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RulePath(String);
+pub(crate) struct RulePath(String);
 
 impl TryFrom<String> for RulePath {
     type Error = HttpFault;
@@ -115,7 +115,7 @@ impl TryFrom<String> for RulePath {
 
 /// The end of a request that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HttpAction(RuleAction);
+pub(crate) struct HttpAction(RuleAction);
 
 impl TryFrom<String> for HttpAction {
     type Error = HttpFault;
@@ -132,7 +132,7 @@ impl TryFrom<String> for HttpAction {
 
 /// Passes connections to a host as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TlsPass;
+pub(crate) struct TlsPass;
 
 impl TryFrom<String> for TlsPass {
     type Error = HttpFault;
@@ -144,7 +144,7 @@ impl TryFrom<String> for TlsPass {
 
 /// Why a rule is there, for people and for the program that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpWhy(String);
+pub(crate) struct HttpWhy(String);
 
 impl TryFrom<String> for HttpWhy {
     type Error = HttpFault;
@@ -157,7 +157,7 @@ impl TryFrom<String> for HttpWhy {
 
 /// The name of a preset that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpPresetName(&'static str);
+pub(crate) struct HttpPresetName(&'static str);
 
 impl TryFrom<String> for HttpPresetName {
     type Error = HttpFault;

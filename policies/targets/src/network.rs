@@ -50,7 +50,7 @@ pub enum NetworkError {
 #[serde(deny_unknown_fields)]
 pub struct Preset {
     pub why: String,
-    pub allow: Vec<HostPattern>,
+    pub(crate) allow: Vec<HostPattern>,
     /// The variables that keep clients of the registry from asking it, each with the names of those clients.
     #[serde(default)]
     pub offline: BTreeMap<String, Vec<String>>,
@@ -109,7 +109,7 @@ impl TryFrom<String> for PresetName {
 #[serde(deny_unknown_fields)]
 pub struct NetworkTable {
     /// Shipped lists of hosts.
-    pub presets: Option<Vec<PresetName>>,
+    pub(crate) presets: Option<Vec<PresetName>>,
     /// Hosts that may be reached.
     pub allow: Option<Vec<HostPattern>>,
     /// Places that may be reached though their addresses are not public.
@@ -117,7 +117,7 @@ pub struct NetworkTable {
     /// Ports of this machine's loopback that cells reach: see [`PortPolicy`].
     pub connect: Option<Vec<Port>>,
     /// Ports of this machine's loopback that lead to ports of cells.
-    pub publish: Option<Vec<Publish>>,
+    pub(crate) publish: Option<Vec<Publish>>,
     /// Rules for the requests to hosts: see [`HttpRules`](crate::http::HttpRules).
     pub http: Option<HttpRows>,
     /// Whether a profile's lists replace those of what it extends. Otherwise they add to them; an empty one always replaces.

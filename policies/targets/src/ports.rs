@@ -11,9 +11,9 @@ use std::fmt;
 use thiserror::Error;
 
 /// Maximum number of ports of this machine that a session may reach.
-pub const CONNECT_MAX: usize = limit::PORTS;
+pub(crate) const CONNECT_MAX: usize = limit::PORTS;
 /// Maximum number of ports of this machine that a session may publish.
-pub const PUBLISH_MAX: usize = limit::PUBLISHED;
+pub(crate) const PUBLISH_MAX: usize = limit::PUBLISHED;
 
 /// Why a session does not get the ports that it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -128,7 +128,7 @@ struct PortBound {
 #[derive(Clone, Copy, Debug)]
 pub struct NamedPorts<'a> {
     pub connect: &'a Option<Vec<Port>>,
-    pub publish: &'a Option<Vec<Publish>>,
+    pub(crate) publish: &'a Option<Vec<Publish>>,
 }
 
 impl PortPolicy {

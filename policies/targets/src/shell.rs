@@ -13,7 +13,7 @@ use broker_protocol::Command;
 use policies_guard::steps;
 
 /// Maximum number of simple commands in a line; the rest is not parsed.
-pub const UNITS_MAX: usize = 256;
+pub(crate) const UNITS_MAX: usize = 256;
 /// Maximum depth of nested `$( … )` and `( … )`.
 pub const DEPTH_MAX: usize = 16;
 

@@ -78,7 +78,7 @@ impl HostPattern {
     }
 
     /// Whether this meets `host` at `port`, or at any if it is absent.
-    pub fn meets(&self, host: &str, port: Option<u16>) -> bool {
+    pub(crate) fn meets(&self, host: &str, port: Option<u16>) -> bool {
         let named = match &self.host {
             FetchHosts::All => true,
             FetchHosts::Below(name) => host
