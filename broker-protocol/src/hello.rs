@@ -13,7 +13,7 @@ pub const MAGIC: [u8; 8] = *b"LAZARET\0";
 /// Version of everything in this crate. Any change of a wire type increments it: bincode does not describe itself.
 pub const VERSION: u16 = 29;
 /// Optional features that this build supports, one bit each. None is defined yet.
-pub const FEATURES: u64 = 0;
+pub(crate) const FEATURES: u64 = 0;
 
 /// Variable by which a gateway is told the [`VERSION`] of who starts it: before a frame of another version could be read as something else.
 pub const VERSION_VARIABLE: &str = "LAZARET_PROTOCOL";

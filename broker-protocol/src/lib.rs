@@ -40,8 +40,8 @@ pub use effect::Effect;
 pub use finding::{Finding, FindingKind, Findings, FoundObject};
 pub use frame::{Decoder, FRAME_MAX, FrameError, encode};
 pub use hello::{
-    FEATURES, Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open,
-    Opened, Tier, VERSION, VERSION_VARIABLE, release,
+    Hello, HelloError, Layer, LayerReport, LayerSet, LayerState, MAGIC, Machine, Open, Opened,
+    Tier, VERSION, VERSION_VARIABLE, release,
 };
 pub use lease::{Lease, Leased, Wants};
 pub use limit::TooLarge;
@@ -51,10 +51,10 @@ pub use network::{
 };
 pub use path::{PathError, Roots, Zone, ZonePath};
 pub use reply::{
-    Background, Broken, Bytes, Captured, Changes, Edited, Ended, ErrorKind, ErrorLayer, Failed,
-    FileAnswer, FileChange, FileReply, Grepped, Hunk, InPart, LeftRunning, Limit, Listed,
-    ListedEntry, ListedKind, Logged, Match, MatchLine, Outcome, Ran, Read, Refused, Spill, Started,
-    Stderr, Truncated, Undone, Unsearched, Usage, Walked, Written,
+    Background, Broken, Bytes, Captured, Changes, Edited, Ended, ErrorKind, Failed, FileAnswer,
+    FileChange, FileReply, Grepped, Hunk, InPart, LeftRunning, Limit, Listed, ListedEntry,
+    ListedKind, Logged, Match, MatchLine, Outcome, Ran, Read, Refused, Spill, Started, Stderr,
+    Truncated, Undone, Unsearched, Usage, Walked, Written,
 };
 pub use request::{
     BackgroundKill, BackgroundLog, CallId, Edit, FileBytes, FileEdit, FileList, FileRead,

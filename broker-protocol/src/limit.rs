@@ -5,11 +5,11 @@ use thiserror::Error;
 /// Bytes of all arguments together, each with [`ARGUMENT_COST`] added, and of a shell command: what fits into a frame.
 pub const COMMAND: usize = 1_000_000;
 /// Cost of an argument besides its bytes: its length in a frame, its final NUL for the kernel.
-pub const ARGUMENT_COST: usize = 9;
+pub(crate) const ARGUMENT_COST: usize = 9;
 /// Bytes of one argument: the kernel's own limit (`MAX_ARG_STRLEN` in `linux/binfmts.h`), without the final NUL.
 pub const ARGUMENT: usize = 128 * 1024 - 1;
 /// Arguments of one command.
-pub const ARGUMENTS: usize = 65_536;
+pub(crate) const ARGUMENTS: usize = 65_536;
 /// Bytes of a request's texts in one frame: those of a `file_edit`, and the content of a `file_write` without [pieces](crate::content).
 pub const CONTENT: usize = 1_000_000;
 /// Bytes that one `file_write` may write.
@@ -59,7 +59,7 @@ pub const LOG_MARGIN: u16 = 4096;
 /// Processes left running by a command that are counted; one that leaves more has left that many or more.
 pub const LEFT_RUNNING: u8 = 64;
 /// Bytes of a service's name.
-pub const SERVICE_NAME: usize = 64;
+pub(crate) const SERVICE_NAME: usize = 64;
 /// Variables that a service receives besides those of the session.
 pub const VARIABLES: usize = 64;
 /// Bytes of such a variable's name.
@@ -73,7 +73,7 @@ pub const TIMEOUT_S: u32 = 86_400;
 /// Permissions of a scope.
 pub const PERMISSIONS: usize = 256;
 /// Globs of one permission.
-pub const SCOPE_PATHS: usize = 64;
+pub(crate) const SCOPE_PATHS: usize = 64;
 /// Bytes of one such glob.
 pub const SCOPE_PATH: usize = 1024;
 /// Bytes of a tool's name.
@@ -88,7 +88,7 @@ pub const KEPT: u64 = 64 << 20;
 /// Minimum disk space of a file.
 pub const KEPT_BLOCK: u64 = 4096;
 /// Denials that the outcome of a call names; of further ones only the number.
-pub const DENIALS: usize = 16;
+pub(crate) const DENIALS: usize = 16;
 /// Objects that a finding names; of further ones only the number.
 pub const FOUND_OBJECTS: usize = 12;
 /// Bytes of one text of a denial or a finding.
@@ -109,7 +109,7 @@ pub const WANTS: usize = 16;
 /// Paths that one call may request beyond those of its session, and that are leased at once in one session.
 pub const WANTED_PATHS: usize = 16;
 /// Bytes of such a path: with its NUL the kernel's maximum (`PATH_MAX`).
-pub const WANTED_PATH: usize = 4095;
+pub(crate) const WANTED_PATH: usize = 4095;
 /// Hosts and paths that are leased at once in one session.
 pub const LEASES: usize = 64;
 /// Maximum minutes of a lease.

@@ -34,7 +34,7 @@ pub struct Variable {
 
 impl Variable {
     /// Names that are the executor's to set.
-    pub const RESERVED: [&'static str; 4] = ["PATH", "HOME", "TMPDIR", "PWD"];
+    pub(crate) const RESERVED: [&'static str; 4] = ["PATH", "HOME", "TMPDIR", "PWD"];
 
     fn check(&self) -> Result<(), TooLarge> {
         let refuse = |rule: String| {
