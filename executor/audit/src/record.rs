@@ -50,7 +50,7 @@ impl Record {
 
     /// The whole record as a JSON object: `seq` counts the records of the chain from 1, and `ts` is
     /// in seconds since 1970 by this machine's clock, which may jump.
-    pub fn object(&self, seq: u64, ts: Duration, session: Option<&str>) -> String {
+    pub(crate) fn object(&self, seq: u64, ts: Duration, session: Option<&str>) -> String {
         let head = Self(String::with_capacity(PART)).value("seq", seq);
         let head = head.value(
             "ts",
@@ -106,7 +106,7 @@ impl Record {
     }
 
     /// A call that runs a command or changes something may begin.
-    pub fn started(call: CallId, entry: &AuditEntry) -> Self {
+    pub(crate) fn started(call: CallId, entry: &AuditEntry) -> Self {
         entry.describe("started", call, entry.verdict())
     }
 
@@ -245,17 +245,17 @@ impl Record {
     }
 
     /// The session is over, after this many calls.
-    pub fn closed(calls: u64) -> Self {
+    pub(crate) fn closed(calls: u64) -> Self {
         Self::new("closed").value("calls", calls)
     }
 
     /// The chain did not end where its head says. It continues in a new file.
-    pub fn chain_break(found: &str) -> Self {
+    pub(crate) fn chain_break(found: &str) -> Self {
         Self::new("break").text("found", found)
     }
 
     /// A file of the chain is removed, which ended with this record.
-    pub fn pruned(file: u64, last: u64, last_hash: &Digest) -> Self {
+    pub(crate) fn pruned(file: u64, last: u64, last_hash: &Digest) -> Self {
         Self::new("pruned")
             .value("file", file)
             .value("last", last)
@@ -414,7 +414,7 @@ impl AuditEntry {
 }
 
 /// Whether a request has effects that this broker's death would not undo.
-pub fn is_recorded_at_start(request: &Request) -> bool {
+pub(crate) fn is_recorded_at_start(request: &Request) -> bool {
     match request {
         Request::Bash(_)
         | Request::Service(_)

@@ -53,7 +53,7 @@ const USES_MAX: u32 = 64;
 /// The rules that all cells of a session use, made once.
 pub(crate) struct SessionRules {
     /// For the kernel: Landlock rulesets and filters.
-    pub rulesets: Rulesets,
+    pub(crate) rulesets: Rulesets,
     /// For the first process, as the supervisor of its program.
     pub access: Option<AccessRules>,
 }

@@ -44,8 +44,8 @@ pub enum CompanyError {
 /// A company's part of a session's network.
 #[derive(Debug, Default)]
 pub(crate) struct Company {
-    pub authorities: Vec<String>,
-    pub proxy: Option<CompanyProxy>,
+    pub(crate) authorities: Vec<String>,
+    pub(crate) proxy: Option<CompanyProxy>,
     /// Notices about it, for people.
     pub notices: Vec<String>,
 }
@@ -53,10 +53,10 @@ pub(crate) struct Company {
 /// The proxy of a session's connections.
 #[derive(Debug)]
 pub(crate) struct CompanyProxy {
-    pub address: ProxyAddress,
-    pub direct: Vec<DirectPlace>,
+    pub(crate) address: ProxyAddress,
+    pub(crate) direct: Vec<DirectPlace>,
     pub names: bool,
-    pub login: Option<UserSource>,
+    pub(crate) login: Option<UserSource>,
 }
 
 impl Company {

@@ -146,7 +146,7 @@ impl Credentials {
     }
 
     /// Whether the user has none that a host takes: then no connection is decrypted.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.held.len() == usize::from(self.login.is_some())
     }
 
@@ -156,7 +156,7 @@ impl Credentials {
     }
 
     /// The variables that a cell has in place of the user's own: a placeholder or what is sent with it, or nothing.
-    pub fn variables(&self) -> &BTreeMap<String, Option<String>> {
+    pub(crate) fn variables(&self) -> &BTreeMap<String, Option<String>> {
         &self.variables
     }
 
@@ -283,8 +283,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     pub(super) struct World {
-        pub folder: tempfile::TempDir,
-        pub variables: Variables,
+        pub(crate) folder: tempfile::TempDir,
+        pub(crate) variables: Variables,
     }
 
     impl World {

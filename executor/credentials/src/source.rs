@@ -113,8 +113,8 @@ pub(crate) struct FileSource {
 #[derive(Debug)]
 pub(crate) struct CommandSource {
     path: PathBuf,
-    pub arguments: Vec<CString>,
-    pub environment: Vec<CString>,
+    pub(crate) arguments: Vec<CString>,
+    pub(crate) environment: Vec<CString>,
     writable: Vec<PathBuf>,
 }
 

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Checks whether commands may be leased a path for the rest of a session, or returns why not.
-pub type Leasable<'a> = &'a dyn Fn(Access, &Path) -> Result<(), String>;
+pub(crate) type Leasable<'a> = &'a dyn Fn(Access, &Path) -> Result<(), String>;
 
 /// Directories where the cell's contents differ from the machine's whatever is granted. Control groups among them: runtimes look there for
 /// their limits, do without, and would find those of other programs.

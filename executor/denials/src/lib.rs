@@ -8,6 +8,6 @@ mod explain;
 mod kept_offline;
 
 pub use describe::{describe_refusals, found};
-pub use explain::{Leasable, explain};
+pub use explain::explain;
 pub use kept_offline::kept_offline;
 pub use named::{named, simple_commands};

@@ -55,7 +55,7 @@ impl CellHandle {
     }
 
     /// Whether the cell has ended without a message: it was killed while it waited.
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         let peeked = recv(
             self.socket.as_raw_fd(),
             &mut [0],

@@ -70,7 +70,7 @@ pub fn drop_but_to_map(user: Uid) -> Result<(), SetupError> {
 
 /// Reads the sets back. The ambient set contains only permitted and inheritable capabilities (`man
 /// 7 capabilities`), and must be queried for each one.
-pub fn check_none() -> Result<(), SetupError> {
+pub(crate) fn check_none() -> Result<(), SetupError> {
     for set in [CapSet::Effective, CapSet::Permitted, CapSet::Inheritable] {
         let left = caps::read(None, set)
             .map_err(refused)

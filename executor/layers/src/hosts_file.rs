@@ -26,19 +26,19 @@ pub fn text(spec: &SandboxSpec) -> Option<Vec<u8>> {
 }
 
 /// Whether the session's file takes the place of this view of the machine's: what is mounted there would be another.
-pub fn replaces(spec: &SandboxSpec, view: &View) -> bool {
+pub(crate) fn replaces(spec: &SandboxSpec, view: &View) -> bool {
     !spec.hosts.is_empty() && view.path == Path::new(PATH)
 }
 
 /// The view of a directory in which cells have the file, if one does.
-pub fn view_with_hosts_file(spec: &SandboxSpec) -> Option<&ViewKind> {
+pub(crate) fn view_with_hosts_file(spec: &SandboxSpec) -> Option<&ViewKind> {
     let views = spec.views.iter().rev().filter(|view| !replaces(spec, view));
     let mut around = views.filter(|view| Path::new(PATH).starts_with(&view.path));
     around.next().map(|view| &view.kind)
 }
 
 /// Adds the name of a session's host, which is not the machine's: programs look it up.
-pub fn add_own_name(text: &mut Vec<u8>) {
+pub(crate) fn add_own_name(text: &mut Vec<u8>) {
     text.extend(format!("\n127.0.0.1 {HOST_NAME}\n").bytes());
 }
 

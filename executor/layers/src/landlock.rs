@@ -286,7 +286,7 @@ impl LandlockRules {
 ///
 /// # Errors
 /// The kernel has no Landlock, or a path cannot be opened.
-pub fn worker_ruleset(spec: &WorkerSpec) -> Result<OwnedFd, SetupError> {
+pub(crate) fn worker_ruleset(spec: &WorkerSpec) -> Result<OwnedFd, SetupError> {
     let abi = known(spec.landlock_abi)?;
     // Without any network, whatever the tier.
     let layers = spec.layers.with(Layer::LandlockNetwork);
@@ -343,7 +343,7 @@ fn zone(access: Access, abi: ABI) -> BitFlags<AccessFs> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn restrict(ruleset: &OwnedFd, _: NoNewPrivileges) -> Result<(), SetupError> {
+pub(crate) fn restrict(ruleset: &OwnedFd, _: NoNewPrivileges) -> Result<(), SetupError> {
     confine::landlock_restrict_self(ruleset.as_fd())
         .at(Layer::LandlockFiles, || "landlock_restrict_self".into())
 }

@@ -18,4 +18,4 @@ pub mod capabilities;
 pub mod no_new_privileges;
 pub mod landlock;
 pub mod seccomp;
-pub mod self_check;
+pub(crate) mod self_check;

@@ -69,7 +69,7 @@ const BASES: [&str; 4] = ["/tmp", "/mnt", "/var", "/usr"];
 
 /// A file that every user could write by its mode and its mount, but that no rule allows to be
 /// written: the self-check tries to. It has its own file system, since the root is read-only.
-pub const CHECKED_FILE: &str = "/.outside/file";
+pub(crate) const CHECKED_FILE: &str = "/.outside/file";
 
 /// Builds the session's root and switches to it. Returns the undo directory, opened before it is pinned.
 ///
@@ -133,7 +133,7 @@ pub fn build(spec: &SandboxSpec) -> Result<Option<OwnedFd>, SetupError> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn try_to_mount() -> Result<(), SetupError> {
+pub(crate) fn try_to_mount() -> Result<(), SetupError> {
     make_private()?;
     let base = base();
     tmpfs(base, "mode=755,size=64k")?;
@@ -188,7 +188,7 @@ fn base() -> &'static Path {
 ///
 /// # Errors
 /// The kernel's.
-pub fn own_proc() -> Result<(), SetupError> {
+pub(crate) fn own_proc() -> Result<(), SetupError> {
     mount(
         Some("proc"),
         "/proc",
@@ -227,7 +227,7 @@ fn hide_keys() -> Result<(), SetupError> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn restrict_commands(spec: &SandboxSpec) -> Result<(), SetupError> {
+pub(crate) fn restrict_commands(spec: &SandboxSpec) -> Result<(), SetupError> {
     let Some(directories) = &spec.command_directories else {
         return Ok(());
     };

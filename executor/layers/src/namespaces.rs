@@ -86,7 +86,7 @@ pub fn enter(layers: LayerSet, namespaces: &[OwnedFd]) -> Result<(), SetupError>
 ///
 /// # Errors
 /// The kernel's.
-pub fn try_later_steps() -> Result<(), SetupError> {
+pub(crate) fn try_later_steps() -> Result<(), SetupError> {
     let at = Layer::MountNamespace;
     let name = File::open("/proc/self/ns/uts").at(at, || "open the own namespace".into())?;
     setns(name, CloneFlags::CLONE_NEWUTS)

@@ -34,7 +34,7 @@ pub fn confine_session(tier: Tier, _: NoNewPrivileges) -> Result<(), SetupError>
 ///
 /// # Errors
 /// The kernel's.
-pub fn confine_cell(_: NoNewPrivileges) -> Result<(), SetupError> {
+pub(crate) fn confine_cell(_: NoNewPrivileges) -> Result<(), SetupError> {
     install("cell", &CELL)
 }
 

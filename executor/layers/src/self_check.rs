@@ -20,7 +20,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The first layer that allows a forbidden operation.
-pub fn cell(spec: &SandboxSpec) -> Result<(), SetupError> {
+pub(crate) fn cell(spec: &SandboxSpec) -> Result<(), SetupError> {
     files(spec)?;
     if spec.has(Layer::Seccomp) {
         calls(spec.tier)?;
@@ -32,7 +32,7 @@ pub fn cell(spec: &SandboxSpec) -> Result<(), SetupError> {
 ///
 /// # Errors
 /// The first layer that allows a forbidden operation.
-pub fn worker(layers: LayerSet) -> Result<(), SetupError> {
+pub(crate) fn worker(layers: LayerSet) -> Result<(), SetupError> {
     if layers.has(Layer::LandlockFiles) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let opened = openat2(AT_FDCWD, "/", OpenHow::new().flags(flags)).map(drop);

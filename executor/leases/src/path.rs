@@ -79,7 +79,12 @@ impl Places<'_> {
     ///
     /// # Errors
     /// It may not be leased, whoever approves, or cannot be opened.
-    pub fn open(&self, access: Access, text: &str, names: &Matcher) -> Result<LeasedPath, Refused> {
+    pub(crate) fn open(
+        &self,
+        access: Access,
+        text: &str,
+        names: &Matcher,
+    ) -> Result<LeasedPath, Refused> {
         let refuse = |why: String| refused(text, &why);
         let in_zone = (self.in_zone)(Path::new(text), access);
         let in_zone = in_zone.map_err(|error| refuse(error.to_string()))?;
@@ -276,7 +281,7 @@ impl LeasedPath {
     }
 
     /// Whether its path still leads to the object in the question, and to no more. The object is held open, so no other has its inode.
-    pub fn is_unchanged(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         let stat = open_without_links(&self.path).and_then(fstat);
         stat.is_ok_and(|stat| id(&stat) == self.id)
             && mounted_below(&self.path).is_ok_and(|mount| mount.is_none())
@@ -286,7 +291,7 @@ impl LeasedPath {
     ///
     /// # Errors
     /// It is not, or the kernel refuses.
-    pub fn open_to_change(&self) -> Result<OwnedFd, Refused> {
+    pub(crate) fn open_to_change(&self) -> Result<OwnedFd, Refused> {
         let refuse = |why: &str| refused(&self.path.to_string_lossy(), why);
         let kernel = |errno: Errno| refuse(errno.desc());
         if self.access != Access::Write {
@@ -305,7 +310,7 @@ impl LeasedPath {
     ///
     /// # Errors
     /// They may not be in one cell.
-    pub fn check_beside(&self, other: &Self) -> Result<(), Refused> {
+    pub(crate) fn check_beside(&self, other: &Self) -> Result<(), Refused> {
         let covers = |by: &Self, one: &Self| by.covers(one.access, &one.path);
         if covers(self, other) || covers(other, self) {
             return Ok(());
@@ -339,12 +344,12 @@ impl LeasedPath {
     }
 
     /// Device and inode of the object in the question.
-    pub fn object_id(&self) -> ObjectId {
+    pub(crate) fn object_id(&self) -> ObjectId {
         self.id
     }
 
     /// What a lease of it grants.
-    pub fn opens(&self) -> Leased {
+    pub(crate) fn opens(&self) -> Leased {
         let path = self.path.to_string_lossy().into_owned();
         match self.access {
             Access::Read => Leased::Read(path),
@@ -421,7 +426,7 @@ impl HeldPath {
     }
 
     /// Its mount in a cell.
-    pub fn mount(&self) -> LeasedMount {
+    pub(crate) fn mount(&self) -> LeasedMount {
         let LeasedPath {
             path, access, id, ..
         } = &self.leased;
@@ -439,7 +444,7 @@ impl HeldPath {
     }
 
     /// The object at the path.
-    pub fn object(&self) -> BorrowedFd<'_> {
+    pub(crate) fn object(&self) -> BorrowedFd<'_> {
         self.leased.object.as_fd()
     }
 

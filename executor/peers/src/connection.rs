@@ -82,7 +82,7 @@ impl Connection {
     }
 
     /// Reads once: how many bytes have arrived, none when the peer has closed the connection; `None` if there is nothing now.
-    pub fn read_once(&mut self) -> io::Result<Option<usize>> {
+    pub(crate) fn read_once(&mut self) -> io::Result<Option<usize>> {
         self.buffer.resize(READ, 0);
         let read = recv(
             self.socket.as_raw_fd(),
@@ -110,7 +110,7 @@ impl Connection {
     }
 
     /// Sends descriptors with the next frame, which must follow; with none, nothing changes.
-    pub fn attach(&mut self, descriptors: Vec<OwnedFd>) {
+    pub(crate) fn attach(&mut self, descriptors: Vec<OwnedFd>) {
         if !descriptors.is_empty() {
             self.attached.push_back((self.out.len(), descriptors));
         }

@@ -13,4 +13,4 @@ mod tickets;
 pub use connection::Connection;
 pub use gateway::{Gateway, GatewayEvent, GatewayStart};
 pub use repeats::Repeats;
-pub use tickets::{TicketError, TicketLine};
+pub use tickets::TicketLine;

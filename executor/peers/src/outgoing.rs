@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The name of such requests as a tool's, for grants and approvers.
 pub const TOOL: &str = "request";
 /// Maximum number of questions of a call; further requests are refused.
-pub const QUESTIONS_MAX: u32 = 16;
+pub(crate) const QUESTIONS_MAX: u32 = 16;
 
 /// The questions that calls have asked, until they end.
 #[derive(Debug, Default)]

@@ -20,12 +20,12 @@ const TRIES: [Duration; 2] = [Duration::from_secs(1), TIMEOUT];
 const WORKERS: usize = 2;
 
 /// Starts a worker for questions about a repository.
-pub type StartWorker<'s> = dyn Fn(&ProjectRepository) -> io::Result<AnsweringWorker> + 's;
+pub(crate) type StartWorker<'s> = dyn Fn(&ProjectRepository) -> io::Result<AnsweringWorker> + 's;
 
 /// A question about one repository.
 #[derive(Clone, Debug)]
 pub struct RepositoryQuestion {
-    pub repository: ProjectRepository,
+    pub(crate) repository: ProjectRepository,
     pub files: FilesAsked,
 }
 
@@ -50,7 +50,7 @@ pub enum RepositoryReply {
 
 /// Questions of which some may still have no answer.
 #[derive(Debug, Default)]
-pub struct PendingQuestions {
+pub(crate) struct PendingQuestions {
     left: VecDeque<RepositoryQuestion>,
     answers: Vec<RepositoryReply>,
     /// The first one is asked; the other one may be asked again.
@@ -80,7 +80,7 @@ struct CurrentQuestion {
 }
 
 impl PendingQuestions {
-    pub fn new(
+    pub(crate) fn new(
         questions: impl IntoIterator<Item = RepositoryQuestion>,
         index_time: Duration,
     ) -> Self {
@@ -92,7 +92,7 @@ impl PendingQuestions {
     }
 
     /// Goes on as far as that is possible without waiting; whether all questions have an answer, or will have none.
-    pub fn advance(&mut self, start: &StartWorker) -> bool {
+    pub(crate) fn advance(&mut self, start: &StartWorker) -> bool {
         while let Some(question) = self.left.pop_front() {
             match self.reply_to(&question, start) {
                 Some(reply) => self.next(reply),
@@ -129,23 +129,23 @@ impl PendingQuestions {
     }
 
     /// The answers, in the order of the questions.
-    pub fn into_answers(self) -> impl Iterator<Item = RepositoryReply> {
+    pub(crate) fn into_answers(self) -> impl Iterator<Item = RepositoryReply> {
         self.answers.into_iter()
     }
 
     /// The descriptor that must become ready before it can go on.
-    pub fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+    pub(crate) fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let worker = self.workers.front()?;
         Some(worker.answerer.waits_for())
     }
 
     /// When it goes on in any case.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.current.as_ref().map(|current| current.until)
     }
 
     /// Waits until it can go on, at the end of a session.
-    pub fn wait(&self) {
+    pub(crate) fn wait(&self) {
         if let (Some(worker), Some(until)) = (self.workers.front(), self.deadline()) {
             // Why it could not wait shows when it goes on.
             let _ = worker.answerer.wait(until);

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 ///
 /// # Errors
 /// The kernel's.
-pub fn central_directory(root: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+pub(crate) fn central_directory(root: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     match mkdirat(root, name, Mode::S_IRWXU) {
         Ok(()) | Err(Errno::EEXIST) => {}
         Err(error) => return Err(error.into()),
@@ -27,7 +27,7 @@ pub fn central_directory(root: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn beneath(root: &OwnedFd, name: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
+pub(crate) fn beneath(root: &OwnedFd, name: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
     let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS;
     Ok(openat2(
         root,

@@ -61,7 +61,7 @@ impl RootLock {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn last_use(&self) -> io::Result<SystemTime> {
+    pub(crate) fn last_use(&self) -> io::Result<SystemTime> {
         self.0.metadata()?.modified()
     }
 }
@@ -89,7 +89,7 @@ pub fn claim(central: &Path, project: &Path) -> Result<Option<RootLock>, OwnerEr
 ///
 /// # Errors
 /// `EWOULDBLOCK` if a session has the root; the kernel's.
-pub fn lock_unused(central: &Path) -> io::Result<Option<(PathBuf, RootLock)>> {
+pub(crate) fn lock_unused(central: &Path) -> io::Result<Option<(PathBuf, RootLock)>> {
     let Some(directory) = undo_directory::open(central) else {
         return Ok(None);
     };

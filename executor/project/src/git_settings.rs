@@ -85,18 +85,18 @@ pub fn own_files(program: &Path, configuration: &Path) -> Vec<PathBuf> {
 pub struct NamedPath {
     /// The file that contains the setting.
     pub file: PathBuf,
-    pub key: String,
+    pub(crate) key: String,
     /// The directory, without links, to which `path` is relative.
     pub directory: PathBuf,
     /// As it is written in the setting.
     pub path: PathBuf,
     /// The kinds of objects that may have to be closed there.
-    pub may_be: MayBe,
+    pub(crate) may_be: MayBe,
 }
 
 /// The kinds of objects that a named path may be on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MayBe {
+pub(crate) enum MayBe {
     /// A file, a directory with its contents, or nothing yet.
     Anything,
     /// A file, or not there yet.
@@ -208,7 +208,7 @@ impl SettingsReading {
     ///
     /// # Errors
     /// There are more settings than the limits.
-    pub fn next_question(&mut self) -> Result<Option<Vec<Vec<u8>>>, ProtectError> {
+    pub(crate) fn next_question(&mut self) -> Result<Option<Vec<Vec<u8>>>, ProtectError> {
         while self.left.is_empty() {
             let included = std::mem::take(&mut self.included);
             if included.is_empty() || self.depth == DEPTH_MAX {
@@ -232,7 +232,7 @@ impl SettingsReading {
     ///
     /// # Errors
     /// There are more settings than the limits, or it speaks of other texts.
-    pub fn take_answers(&mut self, answers: Vec<Vec<Setting>>) -> Result<(), ProtectError> {
+    pub(crate) fn take_answers(&mut self, answers: Vec<Vec<Setting>>) -> Result<(), ProtectError> {
         let asked = std::mem::take(&mut self.asked);
         if answers.len() != asked.len() {
             let source = io::ErrorKind::InvalidData.into();

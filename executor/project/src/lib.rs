@@ -3,7 +3,7 @@
 
 pub mod protected;
 pub mod discovery;
-pub mod repository_programs;
+pub(crate) mod repository_programs;
 pub mod linked_repository;
 mod links;
 pub mod git_settings;
@@ -17,7 +17,7 @@ pub mod masks;
 pub mod central_owner;
 pub mod caches;
 pub mod capture;
-pub mod central_directory;
+pub(crate) mod central_directory;
 pub mod central_root;
 pub mod own_state;
 pub mod network;
@@ -54,11 +54,9 @@ mod unreported;
 mod watch;
 
 pub use after_calls::ProjectChecks;
-pub use asking::StartWorker;
 pub use commands::Commands;
 pub use committed_secrets::{OpenedFiles, open_created_files};
 pub use created_record::CreatedRecord;
-pub use other_repositories::OtherRepositories;
 pub use pending_settings::{PendingSettings, StartAnswerer};
 pub use project_repository::ProjectRepository;
 pub use questions::{AnsweringWorker, WorkerImage};

@@ -15,9 +15,9 @@ const LINKS_MAX: usize = 40;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     /// The links on the way, each in its real directory.
-    pub between: Vec<PathBuf>,
+    pub(crate) between: Vec<PathBuf>,
     /// Directories left through `..`, which need not exist: a link in place of one would lead elsewhere.
-    pub left: Vec<PathBuf>,
+    pub(crate) left: Vec<PathBuf>,
     /// The real path at the end, which need not exist; `None` if there are too many links to follow.
     pub end: Option<PathBuf>,
 }

@@ -17,9 +17,9 @@ const MADE_WORKTREES_MAX: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorktreeParts {
     /// The directory in the repository: `.git/worktrees/NAME`.
-    pub directory: PathBuf,
+    pub(crate) directory: PathBuf,
     /// `commondir` in it, and the `.git` of the worktree.
-    pub links: [PathBuf; 2],
+    pub(crate) links: [PathBuf; 2],
 }
 
 impl WorktreeParts {

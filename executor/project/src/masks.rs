@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Maximum number of such files in a session. Those nearest to a root come first.
-pub const SECRETS_MAX: usize = 64;
+pub(crate) const SECRETS_MAX: usize = 64;
 /// Maximum bytes of all masked texts of a session: each of its processes inherits them.
-pub const MASKS_MAX: usize = 1 << 20;
+pub(crate) const MASKS_MAX: usize = 1 << 20;
 
 /// A file of secrets in dotenv form that was found hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ pub const LEASED_ENTRIES_MAX: usize = 100_000;
 /// Maximum number of repositories that are looked at after each call. Others are closed for writing.
 pub const REPOSITORIES_MAX: usize = 512;
 /// Maximum size of a file of git's settings.
-pub const SETTINGS_BYTES_MAX: usize = 256 << 10;
+pub(crate) const SETTINGS_BYTES_MAX: usize = 256 << 10;
 
 /// Why protected names cannot be protected.
 #[derive(Debug, Error)]
@@ -100,7 +100,7 @@ pub struct Discovery {
     /// Paths with protected names to which a link or a setting leads that closes them too.
     pub led_to: BTreeSet<PathBuf>,
     /// Files and directories with protected names, none of them below another.
-    pub named: Vec<PathBuf>,
+    pub(crate) named: Vec<PathBuf>,
     /// All directories that were searched.
     pub directories: KnownDirectories,
 }
@@ -108,7 +108,7 @@ pub struct Discovery {
 impl Discovery {
     /// Removes files with a protected name, and no other name, from what is closed: cells may use them as if they had created them.
     /// All at once: each look through the pins costs as much as there are pins.
-    pub fn release(&mut self, released: &BTreeMap<PathBuf, ObjectId>) {
+    pub(crate) fn release(&mut self, released: &BTreeMap<PathBuf, ObjectId>) {
         for id in released.values() {
             self.objects.files.remove(id);
         }

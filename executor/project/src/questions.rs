@@ -164,7 +164,7 @@ impl AnsweringWorker {
     }
 
     /// The descriptor that must become ready before the exchange can go on.
-    pub fn waits_for(&self) -> (BorrowedFd<'_>, PollFlags) {
+    pub(crate) fn waits_for(&self) -> (BorrowedFd<'_>, PollFlags) {
         let is_sent = self.exchange.borrow().unsent.is_empty();
         let flags = match is_sent {
             true => PollFlags::POLLIN,

@@ -23,8 +23,8 @@ pub struct RemovalBudget {
 /// The entries that a removal has taken away so far.
 #[derive(Debug, Default)]
 pub struct Removed {
-    pub entries: u64,
-    pub bytes: u64,
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
 }
 
 /// How a removal ended that the kernel did not refuse.

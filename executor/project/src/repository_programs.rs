@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 const DIRECTORIES_MAX: usize = 64;
 
 /// Whether a file is a program, as far as its mode says.
-pub fn is_program(metadata: &Metadata) -> bool {
+pub(crate) fn is_program(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.mode() & 0o111 != 0
 }
 
 /// The directories of a repository, itself first, in which files may lie that are not git's own data.
-pub fn directories(repository: &Path) -> Vec<PathBuf> {
+pub(crate) fn directories(repository: &Path) -> Vec<PathBuf> {
     let mut all = vec![repository.to_owned()];
     let mut next = 0;
     while let Some(directory) = all.get(next).cloned() {

@@ -90,7 +90,7 @@ impl RootModes {
     }
 
     /// Takes them as they are now: no command has run since the last check.
-    pub fn take(&mut self) {
+    pub(crate) fn take(&mut self) {
         self.0.retain(RootWithMode::is_held);
         for root in &mut self.0 {
             if let Ok(Some((is, changed))) = root.now() {
@@ -100,7 +100,7 @@ impl RootModes {
     }
 
     /// Gives back what commands have changed; returns what is reported of it.
-    pub fn give_back(&mut self) -> Vec<Finding> {
+    pub(crate) fn give_back(&mut self) -> Vec<Finding> {
         self.0
             .iter_mut()
             .filter_map(RootWithMode::give_back)

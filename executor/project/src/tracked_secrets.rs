@@ -46,8 +46,8 @@ const HEADER: &str = "# Secrets that commands of this project have made git trac
 #[derive(Debug)]
 pub(crate) struct TrackedQuestion {
     /// The state before it is asked.
-    pub seen: TrackedState,
-    pub asked: RepositoryQuestion,
+    pub(crate) seen: TrackedState,
+    pub(crate) asked: RepositoryQuestion,
 }
 
 /// The secrets of a session that git tracks.

@@ -48,7 +48,7 @@ pub struct RepositoryWatch {
 /// Findings after calls so far, and the questions that are still open.
 #[derive(Debug)]
 pub struct Look {
-    pub asking: PendingQuestions,
+    pub(crate) asking: PendingQuestions,
     findings: Vec<Finding>,
     /// Findings in the other repositories.
     of_others: Vec<Finding>,
@@ -95,7 +95,7 @@ impl RepositoryWatch {
     }
 
     /// Whether parts of a repository may have to be restored, which needs the lock on names.
-    pub fn needs_lock(&mut self) -> bool {
+    pub(crate) fn needs_lock(&mut self) -> bool {
         self.changes.receive();
         let own = self.all.len() - 1;
         (0..own).any(|place| self.changes.has(place)) || self.others.are_kept()
@@ -116,7 +116,7 @@ impl RepositoryWatch {
     }
 
     /// Whether a reference of the project's repository has changed since the last check, as with each commit.
-    pub fn have_references_changed(&self) -> bool {
+    pub(crate) fn have_references_changed(&self) -> bool {
         let tracked = self.tracked.as_ref();
         tracked.is_some_and(TrackedSecrets::have_references_changed)
     }

@@ -78,7 +78,7 @@ pub enum End {
 }
 
 /// Bytes of an encoded [`Report`].
-pub const REPORT_LEN: usize = 32;
+pub(crate) const REPORT_LEN: usize = 32;
 
 impl Report {
     pub fn encode(&self) -> [u8; REPORT_LEN] {

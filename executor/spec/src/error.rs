@@ -34,7 +34,7 @@ impl SetupPart {
     const PROCESSES: u8 = u8::MAX;
 
     /// The number of it in a message.
-    pub fn number(self) -> u8 {
+    pub(crate) fn number(self) -> u8 {
         match self {
             SetupPart::Layer(layer) => layer as u8,
             SetupPart::Processes => Self::PROCESSES,
@@ -42,7 +42,7 @@ impl SetupPart {
     }
 
     /// The part with this number.
-    pub fn of_number(number: u8) -> Option<Self> {
+    pub(crate) fn of_number(number: u8) -> Option<Self> {
         match number {
             Self::PROCESSES => Some(SetupPart::Processes),
             number => Layer::ALL

@@ -28,7 +28,10 @@ impl HostPool {
     ///
     /// # Errors
     /// The kernel's (`getrandom`).
-    pub fn draw<'a>(names: impl IntoIterator<Item = &'a str>, own: &str) -> io::Result<Self> {
+    pub(crate) fn draw<'a>(
+        names: impl IntoIterator<Item = &'a str>,
+        own: &str,
+    ) -> io::Result<Self> {
         let is_own = |name: &str| {
             name.eq_ignore_ascii_case(own) || name == "localhost" || name.ends_with(".localhost")
         };
@@ -92,7 +95,7 @@ fn add_others(line: &[u8], hosts: &HashSet<&[u8]>, file: &mut Vec<u8>) {
 }
 
 /// Whether an address lies where pools do, whichever session's.
-pub fn is_in_range(address: Ipv4Addr) -> bool {
+pub(crate) fn is_in_range(address: Ipv4Addr) -> bool {
     let [a, b, ..] = address.octets();
     a == 198 && matches!(b, 18 | 19)
 }

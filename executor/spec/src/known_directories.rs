@@ -58,7 +58,7 @@ pub fn digest(path: &Path) -> u64 {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct KnownDirectories {
     /// The digests of their paths; sorted once [`Self::sort`] was called.
-    pub digests: Vec<u64>,
+    pub(crate) digests: Vec<u64>,
     /// The empty ones in which there never was anything.
     pub untouched: Vec<Identity>,
 }

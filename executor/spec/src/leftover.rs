@@ -10,7 +10,7 @@ pub const NAMES_MAX: usize = 4;
 /// Maximum bytes of one name.
 pub const NAME_MAX: usize = 32;
 /// Bytes of the longest encoded [`Leftover`].
-pub const LEFTOVER_MAX: usize = 2 + NAMES_MAX * (NAME_MAX + 1);
+pub(crate) const LEFTOVER_MAX: usize = 2 + NAMES_MAX * (NAME_MAX + 1);
 
 /// Processes that were still running when the program of a call had ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

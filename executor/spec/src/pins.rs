@@ -64,7 +64,7 @@ pub enum PinMode {
 pub struct Pins(BTreeMap<PathBuf, PinMode>);
 
 /// A directory closed as a whole, and the first protected name for which it was closed.
-pub type ClosedWhole = (PathBuf, PathBuf);
+pub(crate) type ClosedWhole = (PathBuf, PathBuf);
 
 /// A zone's root itself contains more protected names than can be pinned. It could only be closed as a whole.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Maximum number of different refusals noted per call; of further ones only the number.
-pub const REFUSALS_MAX: usize = 16;
+pub(crate) const REFUSALS_MAX: usize = 16;
 /// Maximum bytes of a target that are noted.
 pub const TARGET_MAX: usize = 400;
 /// Maximum number of misplaced objects that are taken after one call: as many as a finding can name.
@@ -144,7 +144,7 @@ impl Refusal {
     }
 
     /// Encodes it for the broker.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let kind = AttemptKind::ALL
             .iter()
             .position(|kind| *kind == self.kind)
@@ -158,7 +158,7 @@ impl Refusal {
     }
 
     /// Decodes a refusal; `None` if it is invalid.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
         let [kind, cause, count @ .., has_object] = *head;
         let cause = *Cause::ALL.get(usize::from(cause))?;

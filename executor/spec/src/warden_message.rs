@@ -46,7 +46,7 @@ pub const READY: u8 = b'r';
 /// Tag of [`WardenMessage::Relay`].
 pub const RELAY: u8 = b'n';
 /// Tag of [`WardenMessage::Failed`].
-pub const FAILED: u8 = b'f';
+pub(crate) const FAILED: u8 = b'f';
 /// In the place of a privilege's index: none was refused.
 const NOT_REFUSED: u8 = u8::MAX;
 /// Maximum bytes of a warden's message.

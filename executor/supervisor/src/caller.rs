@@ -42,7 +42,7 @@ impl KnownProcess {
 /// A thread that waits for an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallerThread {
-    pub thread: i32,
+    pub(crate) thread: i32,
     /// How to get at it.
     pub access: CallerAccess,
 }

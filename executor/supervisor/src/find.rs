@@ -23,13 +23,13 @@ const PROC_ROOT: u64 = 1;
 
 /// A name in a directory, and the object it refers to.
 pub(crate) struct FoundName {
-    pub parent: OwnedFd,
+    pub(crate) parent: OwnedFd,
     /// The name, without a slash.
     pub name: Vec<u8>,
     /// Whether the path ends with a slash, and so requires a directory.
-    pub slash: bool,
+    pub(crate) slash: bool,
     /// The file, if it exists; for a link that was not to be followed, the link itself.
-    pub object: Option<OwnedFd>,
+    pub(crate) object: Option<OwnedFd>,
 }
 
 impl FoundName {
@@ -72,10 +72,10 @@ impl FoundName {
 
 /// Resolution of a path of `caller`.
 pub(crate) struct PathSearch<'a> {
-    pub caller: CallerThread,
+    pub(crate) caller: CallerThread,
     pub rules: &'a AccessRules,
     /// The device of `/proc`.
-    pub proc: u64,
+    pub(crate) proc: u64,
 }
 
 /// Whether a link that is the last name of a path is followed.

@@ -35,9 +35,9 @@ pub(crate) struct KeptSockets {
 }
 
 pub(crate) struct Watcher {
-    pub process: i32,
-    pub number: i32,
-    pub copy: OwnedFd,
+    pub(crate) process: i32,
+    pub(crate) number: i32,
+    pub(crate) copy: OwnedFd,
 }
 
 /// A socket of the caller.

@@ -37,44 +37,44 @@ use std::path::{Component, Path};
 pub(crate) struct CellState<'a> {
     pub rules: &'a AccessRules,
     /// The device of `/proc`.
-    pub proc: u64,
-    pub terminals: Terminals,
+    pub(crate) proc: u64,
+    pub(crate) terminals: Terminals,
     /// Where git keeps the worktrees that the program has added.
-    pub worktrees: Worktrees,
+    pub(crate) worktrees: Worktrees,
     /// The locks that its git has on settings.
-    pub settings_locks: SettingsLocks,
+    pub(crate) settings_locks: SettingsLocks,
     /// Names that its git operations leave as they are.
-    pub passed_over: PassedOver,
-    pub empty_directories: EmptyDirectories,
+    pub(crate) passed_over: PassedOver,
+    pub(crate) empty_directories: EmptyDirectories,
     /// The cell's sockets of TCP.
-    pub loopback: RefCell<Loopback>,
+    pub(crate) loopback: RefCell<Loopback>,
     /// The way to the loopback of the session's other cells, if these have no network namespace.
-    pub line: Option<&'a LoopbackLine>,
+    pub(crate) line: Option<&'a LoopbackLine>,
     /// The names of its Unix sockets.
-    pub socket_names: RefCell<SocketNames>,
+    pub(crate) socket_names: RefCell<SocketNames>,
     /// Made for it, where nothing can be taken from it.
-    pub kept: RefCell<KeptSockets>,
+    pub(crate) kept: RefCell<KeptSockets>,
     /// The shared memory that it has made.
-    pub segments: RefCell<SharedSegments>,
+    pub(crate) segments: RefCell<SharedSegments>,
     /// The semaphores and message queues that it has made.
-    pub objects: RefCell<IpcObjects>,
+    pub(crate) objects: RefCell<IpcObjects>,
     /// The sockets by which it asks for interfaces.
-    pub netlink: RefCell<NetlinkSockets>,
+    pub(crate) netlink: RefCell<NetlinkSockets>,
     pub refusals: RefCell<Refusals>,
     /// Entries that it may have misplaced by now.
-    pub new_names: RefCell<NewNames>,
+    pub(crate) new_names: RefCell<NewNames>,
     /// How much it has copied.
-    pub copied: CopiedBytes,
-    pub known: KnownProcess,
+    pub(crate) copied: CopiedBytes,
+    pub(crate) known: KnownProcess,
     /// This process's `/proc/self/fd`, through which the kernel reports the paths of open files.
-    pub own_descriptors: OwnedFd,
+    pub(crate) own_descriptors: OwnedFd,
 }
 
 /// A call that is made on behalf of its caller.
 pub(crate) struct SupervisedCall<'a> {
     cell: &'a CellState<'a>,
-    pub caller: CallerThread,
-    pub notified: Notified<'a>,
+    pub(crate) caller: CallerThread,
+    pub(crate) notified: Notified<'a>,
 }
 
 impl<'a> SupervisedCall<'a> {
@@ -102,8 +102,8 @@ impl<'a> Deref for SupervisedCall<'a> {
 /// The kernel's notification of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Notified<'a> {
-    pub listener: BorrowedFd<'a>,
-    pub id: u64,
+    pub(crate) listener: BorrowedFd<'a>,
+    pub(crate) id: u64,
 }
 
 impl Notified<'_> {

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Maximum number of descriptors in one message: a file worker gets those of seven namespaces, and two more.
-pub const FDS_MAX: usize = 9;
+pub(crate) const FDS_MAX: usize = 9;
 
 /// Two connected sockets.
 ///

@@ -268,7 +268,7 @@ pub fn trim_heap() {
 
 /// Returns memory that this process does not need in order to continue: free memory, and the program's code
 /// and constants, which the kernel reads again from the file or its cache when they are next used.
-pub fn release_memory() {
+pub(crate) fn release_memory() {
     unsafe extern "C" {
         static __executable_start: u8;
         static etext: u8;

@@ -118,7 +118,7 @@ impl IpcRecords {
 }
 
 /// The objects of a call.
-pub struct IpcObjects {
+pub(crate) struct IpcObjects {
     /// Without one, nothing can be made: nobody would remove it.
     record: Option<Rc<IpcRecord>>,
     list: Vec<KnownIpcObject>,
@@ -134,7 +134,7 @@ struct KnownIpcObject {
 
 impl IpcObjects {
     /// Those of a call that has made nothing yet.
-    pub fn new(record: Option<Rc<IpcRecord>>) -> Self {
+    pub(crate) fn new(record: Option<Rc<IpcRecord>>) -> Self {
         Self {
             record,
             list: Vec::new(),
@@ -143,7 +143,7 @@ impl IpcObjects {
     }
 
     /// Finds or makes an object; `count` is the number of semaphores, for a queue 0.
-    pub fn get(&mut self, kind: IpcKind, key: i32, count: i32, flags: i32) -> Result<i32> {
+    pub(crate) fn get(&mut self, kind: IpcKind, key: i32, count: i32, flags: i32) -> Result<i32> {
         let known = self
             .of(kind)
             .find(|known| known.key == key)
@@ -193,11 +193,11 @@ impl IpcObjects {
     ///
     /// # Errors
     /// `EINVAL` if it is not.
-    pub fn check(&self, kind: IpcKind, id: i32) -> Result<()> {
+    pub(crate) fn check(&self, kind: IpcKind, id: i32) -> Result<()> {
         self.position(kind, id).map(drop)
     }
 
-    pub fn remove(&mut self, kind: IpcKind, id: i32) -> Result<()> {
+    pub(crate) fn remove(&mut self, kind: IpcKind, id: i32) -> Result<()> {
         let at = self.position(kind, id)?;
         drop(self.list.remove(at));
         self.write();
@@ -205,7 +205,7 @@ impl IpcObjects {
     }
 
     /// Removes all, when the call has ended.
-    pub fn remove_all(&mut self) {
+    pub(crate) fn remove_all(&mut self) {
         if !self.list.is_empty() {
             self.list.clear();
             self.write();
@@ -213,7 +213,7 @@ impl IpcObjects {
     }
 
     /// The kernel's description of an object, as programs of the call are to see it.
-    pub fn state(&self, kind: IpcKind, id: i32) -> Result<Vec<u8>> {
+    pub(crate) fn state(&self, kind: IpcKind, id: i32) -> Result<Vec<u8>> {
         let known = &self.list[self.position(kind, id)?];
         known.object.state(known.key).map_err(errno)
     }

@@ -183,12 +183,12 @@ impl LoopbackLine {
     }
 
     /// Whether requests may still come.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !self.closed.get()
     }
 
     /// Announces a listener to the session's other cells. If that fails, they do not reach it.
-    pub fn announce(&self, port: u16) {
+    pub(crate) fn announce(&self, port: u16) {
         let bytes = encode(LISTENS, Families::Both, port);
         let sent = message::send(self.socket.as_fd(), &bytes, &[]);
         self.announced.set(self.announced.get() || sent.is_ok());

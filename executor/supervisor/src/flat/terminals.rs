@@ -17,7 +17,7 @@ const MULTIPLEXER: libc::dev_t = libc::makedev(5, 2);
 #[derive(Default)]
 pub(crate) struct Terminals {
     /// Whether a process of the cell may have a controlling terminal.
-    pub any: Cell<bool>,
+    pub(crate) any: Cell<bool>,
     /// The slaves' device numbers, with the warden's number for each. Of several with one device number, the last counts.
     own: RefCell<Vec<(libc::dev_t, u32)>>,
 }
