@@ -32,9 +32,9 @@ const OPENING: [&str; 4] = [
 
 /// The proxy between an editor and an agent.
 pub(crate) struct EditorProxy {
-    pub links: Rc<Links>,
+    pub(crate) links: Rc<Links>,
     pub calls: Rc<AgentCalls>,
-    pub terminals: AgentTerminals,
+    pub(crate) terminals: AgentTerminals,
     pub root: PathBuf,
 }
 

@@ -14,7 +14,7 @@ pub(crate) enum MessageKind {
 #[derive(Clone, Debug)]
 pub(crate) struct RpcMessage {
     pub kind: MessageKind,
-    pub method: String,
+    pub(crate) method: String,
     body: Map<String, Value>,
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Maximum number of parts in an answer.
 const PARTS_MAX: usize = 256;
 /// Maximum number of calls in an answer.
-pub const CALLS_MAX: usize = 64;
+pub(crate) const CALLS_MAX: usize = 64;
 /// Maximum bytes of all texts and inputs of an answer.
 const BYTES_MAX: usize = 24 << 20;
 /// Maximum bytes of one call's input: a write of the largest content, escaped.
@@ -53,7 +53,7 @@ pub struct ModelAnswer {
     /// Its parts, the calls among them.
     pub parts: Vec<MessagePart>,
     /// Calls whose input was no JSON object, by ID, with the reason.
-    pub malformed: BTreeMap<String, String>,
+    pub(crate) malformed: BTreeMap<String, String>,
     pub usage: TokenUsage,
     /// Why it ended; `None` if it was cut off.
     pub stop: Option<Stop>,

@@ -6,7 +6,7 @@ use crate::provider::ToolDefinition;
 pub use orchestrator_wire::usage::Context;
 
 /// The context window if its size is unknown, in tokens: every current model has at least this.
-pub const WINDOW_UNKNOWN: u64 = 32_768;
+pub(crate) const WINDOW_UNKNOWN: u64 = 32_768;
 /// Bytes per token, estimated cautiously.
 const BYTES_PER_TOKEN: u64 = 3;
 /// The largest window, in tokens, for which results are shown as to a model with a small context.
@@ -18,7 +18,7 @@ const IMAGE_TOKENS: u64 = 1_600;
 
 /// Counts the tokens of the context.
 #[derive(Debug)]
-pub struct Budget {
+pub(crate) struct Budget {
     window: u64,
     /// Tokens reserved for the answer.
     reserve: u64,
@@ -30,7 +30,7 @@ pub struct Budget {
 
 impl Budget {
     /// Nothing counted yet. Reserves `reserve` tokens, but at most half of the window; by default `answer`, at most an eighth.
-    pub fn new(window: Option<u64>, answer: u32, reserve: Option<u32>) -> Self {
+    pub(crate) fn new(window: Option<u64>, answer: u32, reserve: Option<u32>) -> Self {
         let window = window.unwrap_or(WINDOW_UNKNOWN);
         let reserve = match reserve {
             Some(reserve) => u64::from(reserve).min(window / 2),
@@ -45,7 +45,7 @@ impl Budget {
     }
 
     /// Counts the instructions and the tools, which each request has, as long as no vendor has.
-    pub fn with_prompt(mut self, system: &str, tools: &[ToolDefinition]) -> Self {
+    pub(crate) fn with_prompt(mut self, system: &str, tools: &[ToolDefinition]) -> Self {
         let tool = |tool: &ToolDefinition| {
             tokens_of(tool.name.len() + tool.description.len() + tool.schema.to_string().len())
         };
@@ -54,12 +54,12 @@ impl Budget {
     }
 
     /// Whether results must be brief so that several have room.
-    pub fn is_small(&self) -> bool {
+    pub(crate) fn is_small(&self) -> bool {
         self.window <= WINDOW_SMALL
     }
 
     /// Stores the vendor's count up to the last of `messages`, its answer.
-    pub fn count(&mut self, usage: TokenUsage, messages: &[Message]) {
+    pub(crate) fn count(&mut self, usage: TokenUsage, messages: &[Message]) {
         let counted = usage.input_tokens.saturating_add(usage.output_tokens);
         // A missing count must not be taken as zero.
         if usage.input_tokens > 0 {
@@ -68,7 +68,7 @@ impl Budget {
     }
 
     /// How full the context is with `messages`.
-    pub fn context(&self, messages: &[Message]) -> Context {
+    pub(crate) fn context(&self, messages: &[Message]) -> Context {
         let rest = messages.get(self.messages..).unwrap_or_default();
         let used_tokens = self.counted.saturating_add(rest.iter().map(tokens).sum());
         Context {
@@ -79,7 +79,7 @@ impl Budget {
     }
 
     /// Whether there is no room for another round of calls.
-    pub fn is_spent(&self, messages: &[Message]) -> bool {
+    pub(crate) fn is_spent(&self, messages: &[Message]) -> bool {
         self.context(messages)
             .used_tokens
             .saturating_add(self.reserve)
@@ -87,7 +87,7 @@ impl Budget {
     }
 
     /// Maximum bytes of each answer to one of `calls` calls: together a share of the room that is left.
-    pub fn bytes_per_answer(&self, messages: &[Message], calls: usize) -> usize {
+    pub(crate) fn bytes_per_answer(&self, messages: &[Message], calls: usize) -> usize {
         let used = self.context(messages).used_tokens;
         let free = self
             .window

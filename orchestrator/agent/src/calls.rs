@@ -38,7 +38,7 @@ const ANSWER_MIN: usize = 2_000;
 pub(crate) struct CallOutcomes {
     pub answers: Vec<ToolAnswer>,
     /// The result with which the task ended.
-    pub finished: Option<Value>,
+    pub(crate) finished: Option<Value>,
     /// Whether that result was insufficient and was rejected too often.
     pub given_up: bool,
 }

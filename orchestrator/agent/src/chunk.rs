@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 /// How many pieces may wait for the loop.
-pub const CAPACITY: usize = 32;
+pub(crate) const CAPACITY: usize = 32;
 
 /// A piece of a model's answer. `index` distinguishes the parts of one answer.
 #[derive(Clone, Debug, PartialEq)]

@@ -45,11 +45,11 @@ impl FromIterator<String> for CallIds {
 pub struct Conversation {
     pub messages: Vec<Message>,
     /// The IDs of all calls in them and of subagents.
-    pub ids: CallIds,
+    pub(crate) ids: CallIds,
     /// The skills that guide the model, by name.
-    pub skills: Vec<String>,
+    pub(crate) skills: Vec<String>,
     /// Thoughts of messages that are gone, oldest first.
-    pub archived: Vec<String>,
+    pub(crate) archived: Vec<String>,
 }
 
 impl Conversation {

@@ -139,7 +139,7 @@ impl ProviderError {
     }
 
     /// Whether the same request may succeed later: only if it was refused before any work on it, or never arrived.
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::RateLimit { .. } | Self::Overloaded { .. } | Self::Connection { .. } => true,
             // The other statuses are about the request itself.
@@ -167,7 +167,7 @@ impl ProviderError {
 
     /// Whether a server refuses a request because it has tools. Ollama, and servers that speak like it, say so in no other way than in
     /// their text. If another one words it like this, the run ends with an error in either case.
-    pub fn refuses_tools(&self) -> bool {
+    pub(crate) fn refuses_tools(&self) -> bool {
         matches!(self, Self::BadRequest { reason } if reason.contains("does not support tools"))
     }
 
@@ -204,7 +204,7 @@ impl ProviderError {
     }
 
     /// An answer that violates its format.
-    pub fn malformed(why: impl std::fmt::Display) -> Self {
+    pub(crate) fn malformed(why: impl std::fmt::Display) -> Self {
         Self::Malformed(brief(&why.to_string()))
     }
 }

@@ -19,12 +19,12 @@ pub struct ModelExchange {
     /// The number of the attempt, from 1.
     pub attempt: u32,
     /// Which of the two, and what is known of it.
-    pub side: Side,
+    pub(crate) side: Side,
 }
 
 /// One side of an exchange with a model.
 #[derive(Clone, Debug)]
-pub enum Side {
+pub(crate) enum Side {
     /// A request is about to be sent.
     Request {
         /// The number of messages in it.

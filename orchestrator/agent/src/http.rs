@@ -18,7 +18,7 @@ use url::Url;
 const BODY_MAX: usize = 4 << 20;
 
 /// The address of a provider, and the client for it.
-pub struct ProviderHttp {
+pub(crate) struct ProviderHttp {
     base: Url,
     headers: HeaderMap,
     client: OnceCell<HostClient>,
@@ -32,7 +32,7 @@ impl ProviderHttp {
     ///
     /// # Errors
     /// [`ProviderError::BaseUrl`]; [`ProviderError::PlainKey`] if a key would cross a network in clear text.
-    pub fn new(
+    pub(crate) fn new(
         base: &str,
         requests: &[(&str, &str)],
         headers: Vec<(&'static str, String)>,
@@ -75,7 +75,7 @@ impl ProviderHttp {
     ///
     /// # Errors
     /// The error for the status, with the vendor's reason.
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Response, ProviderError> {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Response, ProviderError> {
         let request = self.request(Method::POST, path);
         let json = HeaderValue::from_static("application/json");
         let request = request.header(CONTENT_TYPE, json);
@@ -86,7 +86,7 @@ impl ProviderHttp {
     ///
     /// # Errors
     /// The error for the status; also if the answer is no JSON or too long.
-    pub async fn get(&self, path: &str) -> Result<Value, ProviderError> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, ProviderError> {
         let response = self.send(self.request(Method::GET, path)).await?;
         self.json(response).await
     }
@@ -95,7 +95,7 @@ impl ProviderHttp {
     ///
     /// # Errors
     /// If it is no JSON or too long.
-    pub async fn json(&self, mut response: Response) -> Result<Value, ProviderError> {
+    pub(crate) async fn json(&self, mut response: Response) -> Result<Value, ProviderError> {
         let bytes = self.read(&mut response).await?;
         serde_json::from_slice(&bytes).map_err(ProviderError::malformed)
     }
@@ -104,7 +104,10 @@ impl ProviderHttp {
     ///
     /// # Errors
     /// If the connection broke.
-    pub async fn piece(&self, response: &mut Response) -> Result<Option<Vec<u8>>, ProviderError> {
+    pub(crate) async fn piece(
+        &self,
+        response: &mut Response,
+    ) -> Result<Option<Vec<u8>>, ProviderError> {
         let piece = response.chunk().await.map_err(|_| ProviderError::Cut)?;
         Ok(piece.map(Vec::from))
     }

@@ -12,7 +12,7 @@ pub mod providers;
 pub mod budget;
 pub mod hooks;
 pub use orchestrator_wire::chat_event as event;
-pub mod exchange;
+pub(crate) mod exchange;
 pub mod publish;
 pub mod control;
 pub mod packs;

@@ -128,7 +128,7 @@ impl Message {
 }
 
 /// The text for the user in `parts`.
-pub fn text_of(parts: &[MessagePart]) -> String {
+pub(crate) fn text_of(parts: &[MessagePart]) -> String {
     let text = |part: &MessagePart| match part {
         MessagePart::Text { text } => Some(text.clone()),
         MessagePart::Thinking { .. } | MessagePart::Sealed { .. } | MessagePart::ToolCall(_) => {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 /// The tool that ends a task.
-pub const FINISH: &str = "finish_task";
+pub(crate) const FINISH: &str = "finish_task";
 /// The packs that are shipped.
 const SHIPPED: [&str; 3] = [
     include_str!("../packs/engineering.toml"),
@@ -29,7 +29,7 @@ pub struct Pack {
     #[serde(default)]
     pub prompt: String,
     /// How the task ends; with text if absent.
-    pub finish: Option<Finish>,
+    pub(crate) finish: Option<Finish>,
     /// Limits of its runs; they come before those of the user's settings.
     #[serde(default)]
     pub limits: RunLimits,
@@ -38,21 +38,21 @@ pub struct Pack {
 /// The result of a task: some of the fields of `finish_task`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Finish {
+pub(crate) struct Finish {
     /// The fields that it may have.
     pub fields: Vec<String>,
     /// The fields that it must have, not empty.
     #[serde(default)]
-    pub required: Vec<String>,
+    pub(crate) required: Vec<String>,
     /// Values that are not accepted.
     #[serde(default)]
     pub rejected: Map<String, Value>,
     /// Whether a tool must have been used before.
     #[serde(default = "yes")]
-    pub tool_used: bool,
+    pub(crate) tool_used: bool,
     /// How often to ask the model again before accepting the result that there is.
     #[serde(default = "two")]
-    pub reprompts: u32,
+    pub(crate) reprompts: u32,
 }
 
 fn yes() -> bool {
@@ -181,14 +181,14 @@ fn full_schema() -> Value {
 
 /// Whether a run has used a tool with success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToolUse {
+pub(crate) enum ToolUse {
     NoneYet,
     Some,
 }
 
 impl Finish {
     /// The schema of `finish_task` in this pack.
-    pub fn schema(&self) -> Value {
+    pub(crate) fn schema(&self) -> Value {
         let mut schema = full_schema();
         if let Some(properties) = schema["properties"].as_object_mut() {
             properties.retain(|name, _| self.fields.contains(name) || self.required.contains(name));
@@ -198,7 +198,7 @@ impl Finish {
     }
 
     /// The first defect in the result of a task.
-    pub fn check(&self, input: &Value, tools: ToolUse) -> Result<(), String> {
+    pub(crate) fn check(&self, input: &Value, tools: ToolUse) -> Result<(), String> {
         if self.tool_used && tools == ToolUse::NoneYet {
             return Err("no tool was used: do the task before you end it".to_owned());
         }

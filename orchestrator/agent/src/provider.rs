@@ -127,7 +127,7 @@ pub fn choose<'a>(configured: Option<&str>, models: &'a [Model]) -> Option<&'a M
 
 /// The model to use where the named one does not exist: the smallest of those that can chat and call tools. Only where sizes are
 /// known, as with models on this machine: of a vendor's models none stands for another.
-pub fn instead(models: &[Model]) -> Option<&Model> {
+pub(crate) fn instead(models: &[Model]) -> Option<&Model> {
     let fits = |model: &&Model| model.chat && model.supports_tools != Some(false);
     let sized = |model: &'_ Model| model.size_b.is_some();
     let all = models.iter().filter(fits).filter(|model| sized(model));

@@ -25,8 +25,8 @@ pub trait Listener {
 /// Publishes the events of a run.
 #[derive(Clone)]
 pub(crate) struct RunPublisher {
-    pub sanitizer: Sanitizer,
-    pub listeners: Rc<[Rc<dyn Listener>]>,
+    pub(crate) sanitizer: Sanitizer,
+    pub(crate) listeners: Rc<[Rc<dyn Listener>]>,
     pub client: mpsc::Sender<ChatEvent>,
     pub conversation: Arc<str>,
     pub message: Arc<str>,

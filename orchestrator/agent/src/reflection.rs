@@ -18,8 +18,8 @@ const BEGINNING_MAX: usize = 64 << 10;
 /// What calls about the agent itself read, and what they want.
 #[derive(Debug, Default)]
 pub(crate) struct Reflection {
-    pub thoughts: Thoughts,
-    pub swap: Option<HotSwap>,
+    pub(crate) thoughts: Thoughts,
+    pub(crate) swap: Option<HotSwap>,
 }
 
 /// The thoughts of a conversation, oldest first.

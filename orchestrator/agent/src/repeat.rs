@@ -10,11 +10,11 @@ const REMEMBERED: usize = 8;
 const ALIKE: usize = 2;
 
 #[derive(Debug, Default)]
-pub struct CallRepeats(VecDeque<u64>);
+pub(crate) struct CallRepeats(VecDeque<u64>);
 
 impl CallRepeats {
     /// Adds a call; returns how often it occurs among the last ones, including this one, if that is too often.
-    pub fn take(&mut self, tool: &str, input: &Value) -> Option<usize> {
+    pub(crate) fn take(&mut self, tool: &str, input: &Value) -> Option<usize> {
         let mut hasher = DefaultHasher::new();
         // The same fields in another order are the same call.
         let mut input = input.clone();

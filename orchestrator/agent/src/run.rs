@@ -34,40 +34,40 @@ pub(crate) struct SharedParts {
 
 pub(crate) struct Run<'a> {
     pub parts: &'a SharedParts,
-    pub publisher: RunPublisher,
+    pub(crate) publisher: RunPublisher,
     pub control: &'a RunControl,
     /// The IDs of the conversation's calls, also for a subagent's.
-    pub ids: CallIds,
+    pub(crate) ids: CallIds,
     pub model: Model,
     pub system: RefCell<String>,
     pub tools: Vec<ToolDefinition>,
-    pub finish: Option<Finish>,
+    pub(crate) finish: Option<Finish>,
     pub max_turns: u32,
     /// Whether it answers a user; otherwise it answers the model that called a subagent.
-    pub is_main: bool,
+    pub(crate) is_main: bool,
     /// What calls about the agent itself read and want.
-    pub reflection: RefCell<Reflection>,
+    pub(crate) reflection: RefCell<Reflection>,
 }
 
 /// The progress of a run.
 pub(crate) struct RunProgress {
-    pub budget: Budget,
-    pub repeats: CallRepeats,
+    pub(crate) budget: Budget,
+    pub(crate) repeats: CallRepeats,
     pub tools: ToolUse,
     pub turns: u32,
     pub usage: TokenUsage,
     /// How often the model was asked again because of its pack.
-    pub reprompts: u32,
+    pub(crate) reprompts: u32,
     /// The provider and model that replace the run's own.
-    pub instead: Option<(Rc<dyn Provider>, Model)>,
+    pub(crate) instead: Option<(Rc<dyn Provider>, Model)>,
     /// Whether it replaces an absent model of the same provider.
     pub replaced: bool,
     /// Whether it is the fallback.
-    pub fell_back: bool,
+    pub(crate) fell_back: bool,
     /// Number of answers with malformed calls.
-    pub malformed: u32,
+    pub(crate) malformed: u32,
     /// Why the model may make no more calls.
-    pub closing: Option<EndReason>,
+    pub(crate) closing: Option<EndReason>,
 }
 
 /// How a run ended.

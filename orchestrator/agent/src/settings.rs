@@ -6,15 +6,15 @@ use crate::packs::Pack;
 use std::time::Duration;
 
 /// Default limit of turns in a run.
-pub const TURNS: u32 = 200;
+pub(crate) const TURNS: u32 = 200;
 /// Default time limit of one answer of the model.
-pub const TURN_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const TURN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Default time limit of a run.
 pub const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// Default limit of tokens in an answer.
-pub const ANSWER_TOKENS: u32 = 8_192;
+pub(crate) const ANSWER_TOKENS: u32 = 8_192;
 /// Maximum turns of a subagent.
-pub const SUBAGENT_TURNS: u32 = 20;
+pub(crate) const SUBAGENT_TURNS: u32 = 20;
 
 /// The beginning of every model's instructions.
 const SYSTEM: &str = "\
@@ -84,7 +84,7 @@ impl RunSettings {
     }
 
     /// Tokens that an answer may have.
-    pub fn answer_tokens(&self) -> u32 {
+    pub(crate) fn answer_tokens(&self) -> u32 {
         self.max_tokens.unwrap_or(ANSWER_TOKENS)
     }
 
@@ -104,7 +104,7 @@ impl RunSettings {
     }
 
     /// The instructions of a run with `skills`. One that has gone from the user's settings is left out.
-    pub fn system_with(&self, skills: &[String]) -> String {
+    pub(crate) fn system_with(&self, skills: &[String]) -> String {
         let mut system = self.system();
         for pack in skills
             .iter()
@@ -117,7 +117,7 @@ impl RunSettings {
     }
 
     /// The instructions of a run.
-    pub fn system(&self) -> String {
+    pub(crate) fn system(&self) -> String {
         let pack = self
             .pack
             .as_ref()

@@ -29,14 +29,14 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How to get one answer.
 pub(crate) struct ModelTurn<'a> {
     pub provider: &'a dyn Provider,
-    pub publisher: &'a RunPublisher,
+    pub(crate) publisher: &'a RunPublisher,
     pub control: &'a RunControl,
     /// How long it may take, including pauses.
     pub limit: Duration,
     /// Whether to publish pieces of inputs.
     pub input_deltas: bool,
     /// Whether to publish texts: those of a subagent are only for the model that called it.
-    pub texts: bool,
+    pub(crate) texts: bool,
 }
 
 /// The outcome of a turn.

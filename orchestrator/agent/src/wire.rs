@@ -83,7 +83,7 @@ pub trait AnswerDecoder {
 }
 
 /// The provider of a wire format.
-pub struct HttpProvider<W> {
+pub(crate) struct HttpProvider<W> {
     wire: W,
     http: ProviderHttp,
     has_key: bool,
@@ -94,7 +94,11 @@ impl<W: Wire> HttpProvider<W> {
     ///
     /// # Errors
     /// If the base is no URL, or a key would cross a network in clear text.
-    pub fn new(wire: W, base: Option<&str>, key: Option<&Key>) -> Result<Self, ProviderError> {
+    pub(crate) fn new(
+        wire: W,
+        base: Option<&str>,
+        key: Option<&Key>,
+    ) -> Result<Self, ProviderError> {
         let http = ProviderHttp::new(
             base.unwrap_or(wire.base()),
             wire.requests(),

@@ -30,11 +30,11 @@ pub struct Allowed {
     /// The profile that has it: the one that was named, or one of the user's own that extends it.
     pub profile: String,
     /// The sessions that have it, where the profile is not the one that was named.
-    pub has_it: Option<String>,
+    pub(crate) has_it: Option<String>,
     /// The policy file of the user.
     pub file: PathBuf,
     /// The file's previous text, if the file existed.
-    pub backup: Option<PathBuf>,
+    pub(crate) backup: Option<PathBuf>,
     /// Profiles that gained it too, because they extend this one.
     pub also: Vec<String>,
 }

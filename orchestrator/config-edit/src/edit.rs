@@ -51,7 +51,7 @@ impl KeyEdit {
     }
 
     /// Sets a value behind all patterns.
-    pub fn set_last(path: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn set_last(path: &str, value: impl Into<Value>) -> Self {
         KeyEdit::SetLast {
             path: keys(path),
             value: value.into(),
@@ -59,7 +59,7 @@ impl KeyEdit {
     }
 
     /// Sets a value, also in each of `tables` that has it.
-    pub fn set_each(tables: &'static str, path: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn set_each(tables: &'static str, path: &str, value: impl Into<Value>) -> Self {
         KeyEdit::SetEach {
             tables,
             path: keys(path),
@@ -68,7 +68,7 @@ impl KeyEdit {
     }
 
     /// Sets a key that has a dot in its name.
-    pub fn set_key(name: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn set_key(name: &str, value: impl Into<Value>) -> Self {
         KeyEdit::Set {
             path: vec![name.to_owned()],
             value: value.into(),

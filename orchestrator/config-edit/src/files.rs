@@ -139,7 +139,7 @@ fn write_in_place(path: &Path, before: &str, text: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// If it cannot be written. No file is overwritten, whoever else keeps one at the same time.
-pub fn save_new(path: &Path, text: &str) -> io::Result<PathBuf> {
+pub(crate) fn save_new(path: &Path, text: &str) -> io::Result<PathBuf> {
     let mut kept = path.to_owned();
     for number in 1..=KEPT_MAX {
         match write_new(&kept, text, 0o600) {

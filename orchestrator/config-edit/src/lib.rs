@@ -20,4 +20,5 @@ pub mod credential;
 pub use document::{DocumentError, Format};
 pub use edit::KeyEdit;
 pub use recipes::{CLIENTS, FileRecipe, InstallWay, Programs, Recipe, RecipeClient, UserDirectory};
-pub use toml::{Choices, add_to_list, choose, extend, set_key};
+pub(crate) use toml::{Choices, add_to_list, set_key};
+pub use toml::{choose, extend};

@@ -281,7 +281,7 @@ fn server_with(programs: &Programs, client: &str, more: Value) -> Value {
 
 /// Tools by which Claude Code 2.1.330 itself acts on files, programs and addresses of the host; the last three are by parameter. If Bash and
 /// Read were denied alone, Glob and Grep would appear instead. It warns about a name that it does not know.
-pub const CLAUDE_OWN: [&str; 21] = [
+pub(crate) const CLAUDE_OWN: [&str; 21] = [
     "Bash",
     "PowerShell",
     "Monitor",
@@ -529,7 +529,7 @@ fn opencode_plugin(programs: &Programs, own: &[&str]) -> FileRecipe {
 }
 
 /// Tools by which OpenCode 1.18.33 itself acts on files, programs and addresses of the host: the names of its permissions.
-pub const OPENCODE_OWN: [&str; 8] = [
+pub(crate) const OPENCODE_OWN: [&str; 8] = [
     "bash", "edit", "read", "grep", "glob", "list", "lsp", "webfetch",
 ];
 

@@ -194,7 +194,7 @@ fn from_value(value: &toml_edit::Value) -> Option<Value> {
 ///
 /// # Errors
 /// If the text is not TOML, or the key has a value of another type.
-pub fn add_to_list(
+pub(crate) fn add_to_list(
     text: &str,
     path: &[&str],
     item: &str,
@@ -217,7 +217,7 @@ pub fn add_to_list(
 ///
 /// # Errors
 /// If the text is not TOML, or has something else in its place.
-pub fn set_key(
+pub(crate) fn set_key(
     text: &str,
     path: &[&str],
     value: &str,
@@ -273,11 +273,11 @@ pub struct Choices<'a> {
     /// The profile before and now.
     pub profile: (&'a str, &'a str),
     /// Whether sessions that name none get it.
-    pub is_default: bool,
+    pub(crate) is_default: bool,
     /// Entries of `auto` to append: files and a profile.
     pub more: Vec<(Vec<&'a str>, &'a str)>,
     /// A comment on the new entry.
-    pub comment: &'a str,
+    pub(crate) comment: &'a str,
 }
 
 /// Changes the choices of a policy file. The entries of `auto` that it has get the new profile where they have the one before.

@@ -24,9 +24,9 @@ const FILE_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Hint {
     /// The name of the setting in the host's program.
-    pub setting: &'static str,
+    pub(crate) setting: &'static str,
     /// What it would close.
-    pub closes: &'static str,
+    pub(crate) closes: &'static str,
     /// The arguments of `git` that set it; absent if only its own program can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub git: Option<&'static [&'static str]>,

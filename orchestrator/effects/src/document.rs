@@ -3,7 +3,7 @@
 #[derive(Debug)]
 pub(super) struct GraphQlDocument {
     /// Whether it has an operation that is no query.
-    pub is_mutation: bool,
+    pub(crate) is_mutation: bool,
     /// The names at the first level of its operations and fragments.
     pub fields: Vec<String>,
     pub text: String,

@@ -77,12 +77,12 @@ pub(crate) struct Engine {
     pub scope: Option<Scope>,
     pub single_call: bool,
     pub directory: Option<ZonePath>,
-    pub hub: Rc<Hub>,
+    pub(crate) hub: Rc<Hub>,
     /// Bounds the calls in progress that involve more than the executor.
     pub outside: Semaphore,
     pub guard: HookGuard,
     /// Bounds the hooks that run at once.
-    pub hook_places: Semaphore,
+    pub(crate) hook_places: Semaphore,
     /// How each call in progress is ended, by its number.
     pub under_way: RefCell<HashMap<u64, EndCall>>,
     numbers: Arc<AtomicU64>,
@@ -96,7 +96,7 @@ pub(crate) struct Engine {
     greeting: Cell<Option<Greeting>>,
     connection: RefCell<Option<Rc<ExecutorConnection>>>,
     /// The hosts that cells were refused, for the results of commands.
-    pub refused_hosts: Rc<RefusedHosts>,
+    pub(crate) refused_hosts: Rc<RefusedHosts>,
     /// Findings in the project that no result has reported yet.
     pub found: Unreported,
     /// Held while a connection is opened, so that there is never a second one.

@@ -27,7 +27,7 @@ mod task;
 mod handle;
 pub mod service;
 
-pub use call_permit::{CallPermit, CallPermits};
+pub use call_permit::CallPermits;
 pub use command::StdinChunk;
 pub use connections::explain;
 pub use context::{BatchPlace, CallContext, FoundIn, Invocation, LiveOutput};
@@ -39,6 +39,5 @@ pub use pending::ApprovalAnswer;
 pub use publish::Subscriber;
 pub use refused_hosts::gateway_advice;
 pub use registration::{NewTool, Registered, ToolOrigin};
-pub use request::EndedRequest;
 pub use tools::{MemberCall, Tool, Tools, UnknownTool};
 pub use work::CallWork;

@@ -26,7 +26,7 @@ pub struct EndedRequest {
     pub subject: Subject,
     pub finished: Result<FinishedRequest, Failed>,
     /// Hosts granted to it beyond those of the session.
-    pub leased: Vec<String>,
+    pub(crate) leased: Vec<String>,
 }
 
 impl EndedRequest {

@@ -45,7 +45,7 @@ mod held_body;
 mod questions;
 pub(crate) mod limits;
 
-pub use authority::AuthorityError;
+pub(crate) use authority::AuthorityError;
 pub use carry::CarryError;
 pub use limits::Times;
 pub(crate) use reports::UseReports;
@@ -121,7 +121,7 @@ impl TlsTerminator {
     }
 
     /// Whether rules decide on the requests to a host: then those are for [`TlsTerminator::carry`] that come without a tunnel, too.
-    pub fn has_rules(&self, host: &str) -> bool {
+    pub(crate) fn has_rules(&self, host: &str) -> bool {
         self.session.has_rules(host)
     }
 
@@ -160,7 +160,7 @@ impl TlsTerminator {
     }
 
     /// The login that follows one that the proxy has refused, if its source has another.
-    pub async fn login_after(
+    pub(crate) async fn login_after(
         &self,
         credential: u16,
         refused: &UpstreamLogin,

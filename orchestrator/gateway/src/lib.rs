@@ -11,4 +11,4 @@ mod resolver;
 mod serve;
 
 pub use resolver::System;
-pub use serve::{GatewayError, serve};
+pub use serve::serve;

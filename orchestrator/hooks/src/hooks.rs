@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Maximum size of a program in bytes.
-pub const PROGRAM_MAX: usize = 4 << 20;
+pub(crate) const PROGRAM_MAX: usize = 4 << 20;
 
 /// A hook with its program.
 #[derive(Debug)]

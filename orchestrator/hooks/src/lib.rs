@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod template;
+pub(crate) mod template;
 pub mod settings;
 pub mod store;
 pub mod hooks;

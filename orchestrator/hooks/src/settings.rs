@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 /// Maximum number of hooks in the settings.
-pub const HOOKS_MAX: usize = 32;
+pub(crate) const HOOKS_MAX: usize = 32;
 /// Maximum number of a hook's arguments, and of the tools that it names.
 const LIST_MAX: usize = 64;
 /// Maximum bytes of each of these.
@@ -139,7 +139,7 @@ impl HookEntry {
     ///
     /// # Errors
     /// If a template does not exist.
-    pub fn templates(&self) -> Result<Vec<Template>, HookSettingsError> {
+    pub(crate) fn templates(&self) -> Result<Vec<Template>, HookSettingsError> {
         let wrong = |error| HookSettingsError::Template {
             name: self.name.clone(),
             error,
@@ -151,7 +151,7 @@ impl HookEntry {
     }
 
     /// Whether it runs for `event`, of a call of `tool` if the event is about one.
-    pub fn hears(&self, event: HookEvent, tool: Option<&str>) -> bool {
+    pub(crate) fn hears(&self, event: HookEvent, tool: Option<&str>) -> bool {
         let wanted = match (&self.tools, tool) {
             (Some(tools), Some(tool)) => tools.iter().any(|pattern| matches(pattern, tool)),
             (None, _) | (_, None) => true,

@@ -18,7 +18,7 @@ fn file() -> PathBuf {
 }
 
 /// The directory for a hook's own files: one for each hook and project.
-pub fn central(hook: &str, project: &str) -> PathBuf {
+pub(crate) fn central(hook: &str, project: &str) -> PathBuf {
     state_directory::data()
         .join("hooks")
         .join(format!("{hook}-{}", Digest(Sha256::digest(project).into())))
@@ -51,7 +51,7 @@ impl AcceptedHooks {
     }
 
     /// Whether any hook with this name was accepted.
-    pub fn has_name(&self, name: &str) -> bool {
+    pub(crate) fn has_name(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 

@@ -30,7 +30,7 @@ enum TemplatePiece {
 
 /// An argument of a hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template(Vec<TemplatePiece>);
+pub(crate) struct Template(Vec<TemplatePiece>);
 
 /// Why an argument is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -46,7 +46,7 @@ impl Template {
     ///
     /// # Errors
     /// If it names a template that does not exist.
-    pub fn parse(text: &str) -> Result<Self, TemplateError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, TemplateError> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("{{") {
@@ -71,7 +71,7 @@ impl Template {
     }
 
     /// The argument with the values of the occasion. Missing values are empty.
-    pub fn expand(&self, occasion: &Occasion) -> String {
+    pub(crate) fn expand(&self, occasion: &Occasion) -> String {
         let call = occasion.call.as_ref();
         let value = |field: Field| match field {
             Field::Event => occasion.event.name(),

@@ -18,7 +18,7 @@ pub const KEYS_MAX: usize = 1 << 20;
 /// Maximum bytes of an [`ConnectionAsk`]: the policy of a session and a URL.
 pub const ASK_MAX: usize = 2 << 20;
 /// Maximum bytes of a [`NetworkFault`].
-pub const FAULT_MAX: usize = 64 << 10;
+pub(crate) const FAULT_MAX: usize = 64 << 10;
 
 /// Maximum number of redirects that are followed for a page.
 pub const REDIRECTS_MAX: usize = 10;

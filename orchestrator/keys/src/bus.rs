@@ -21,9 +21,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// An object of a process on the bus.
 pub(crate) struct BusObject<'a> {
     /// The unique name of its process, which no other process can take.
-    pub owner: &'a str,
+    pub(crate) owner: &'a str,
     pub path: &'a str,
-    pub interface: &'a str,
+    pub(crate) interface: &'a str,
 }
 
 /// Connects to the first of `places` where somebody listens, and authenticates; `None` if nobody listens. The library gets a

@@ -4,7 +4,7 @@
 //! where an editor has thousands.
 
 /// Most directories above a working directory that are examined; deeper ones make the project hostile.
-pub const DIRECTORIES_MAX: usize = 128;
+pub(crate) const DIRECTORIES_MAX: usize = 128;
 
 /// A file or directory of a project.
 pub struct AgentPlace {

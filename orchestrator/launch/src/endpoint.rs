@@ -26,7 +26,7 @@ pub enum Endpoint {
 
 impl Endpoint {
     /// The endpoint for more than one session: an executor that has to be started is started now.
-    pub fn for_many_sessions(self, _: &Files) -> Result<Self, ExecutorError> {
+    pub(crate) fn for_many_sessions(self, _: &Files) -> Result<Self, ExecutorError> {
         match self {
             Self::Program(program, credentials, tickets) => {
                 let spawner = BrokerSpawner::start(program.as_deref(), &credentials, &tickets)?;

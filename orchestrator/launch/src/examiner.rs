@@ -119,7 +119,7 @@ impl Examiner {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn beside(files: &Files) -> Result<Self, Failed> {
+    pub(crate) fn beside(files: &Files) -> Result<Self, Failed> {
         let program = start::main_program().map_err(not_started)?;
         let started = start::start_examiner(files, Some(program.clone()), None);
         started.map(Self).map_err(|error| {

@@ -113,7 +113,7 @@ group!(ProfileOption: profile);
 /// Another root for commands.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Where")]
-pub struct ImageOption {
+pub(crate) struct ImageOption {
     /// An unpacked image that replaces this machine's root for commands, read-only [default: the profile's, if it has one]
     #[arg(long, value_name = "DIR")]
     image: Option<PathBuf>,

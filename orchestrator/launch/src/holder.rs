@@ -22,7 +22,7 @@ const STAT_MAX: usize = 4096;
 const HOLDS: [&str; 2] = ["acp", "--hold"];
 
 /// The variables with which the nearest ancestor that holds an agent was started; `None` if there is none.
-pub fn variables() -> Option<BTreeMap<OsString, OsString>> {
+pub(crate) fn variables() -> Option<BTreeMap<OsString, OsString>> {
     let ours = std::env::current_exe().ok()?.with_file_name("lazaret");
     let ours = fs::canonicalize(&ours).unwrap_or(ours);
     let mut process = getppid().as_raw();
@@ -64,7 +64,7 @@ fn read_variables(process: &Path) -> Option<BTreeMap<OsString, OsString>> {
 }
 
 /// The fourth field of `/proc/PID/stat`; the second is in parentheses and may contain anything.
-pub fn parent(process: &Path) -> Option<i32> {
+pub(crate) fn parent(process: &Path) -> Option<i32> {
     let stat = source::read_named(&process.join("stat"), STAT_MAX).ok()?;
     stat.rsplit_once(')')?
         .1

@@ -14,7 +14,7 @@ pub mod start;
 pub mod secrets;
 pub mod endpoint;
 pub mod policy_files;
-pub mod holder;
+pub(crate) mod holder;
 pub mod hooks;
 pub mod caller;
 pub mod origin;

@@ -15,7 +15,7 @@ use thiserror::Error;
 
 /// Tells a gateway what it serves: the hosts that settings have named, policies with these tables, and whether it is told of a
 /// company's network by somebody else; with its end of the line for tickets, and with that on which keys come.
-pub type BeginNetwork =
+pub(crate) type BeginNetwork =
     fn(UnixStream, Vec<WebTable>, bool, Option<OwnedFd>, Option<OwnedFd>) -> io::Result<()>;
 
 /// Why a command has no network.

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
 
 /// The variable that names the executor to start.
-pub const EXECUTOR: &str = "LAZARET_EXECUTOR";
+pub(crate) const EXECUTOR: &str = "LAZARET_EXECUTOR";
 
 /// A place that users other than this one and root may write to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ enum OtherWriters {
 
 /// Why the value of a variable is not believed.
 #[derive(Debug, PartialEq, Eq, Error)]
-pub enum Unbelieved {
+pub(crate) enum Unbelieved {
     /// It depends on the working directory, or on what is made later.
     #[error(
         "{variable} is not an absolute path without `..`, so a project decides what it names; {REMEDY}"
@@ -55,7 +55,7 @@ pub enum Unbelieved {
 const REMEDY: &str = "unset it, or name a place outside all projects that only you can write";
 
 /// Whether a variable names any such place. Most environments have none.
-pub fn is_any_named() -> bool {
+pub(crate) fn is_any_named() -> bool {
     let names = [
         EXECUTOR,
         "XDG_CONFIG_HOME",
@@ -67,7 +67,7 @@ pub fn is_any_named() -> bool {
 
 /// The places that a project may have chosen.
 #[derive(Debug)]
-pub struct Origins {
+pub(crate) struct Origins {
     roots: Vec<PathBuf>,
     /// The home of the account; not `HOME`, which is a variable like the others.
     home: PathBuf,
@@ -75,7 +75,7 @@ pub struct Origins {
 
 impl Origins {
     /// Those of a session on `project` with the root `central`, as far as they are known.
-    pub fn of(project: Option<&Path>, central: Option<&Path>) -> Self {
+    pub(crate) fn of(project: Option<&Path>, central: Option<&Path>) -> Self {
         let caller = match CallerDirectory::find() {
             CallerDirectory::At(directory) => Some(directory),
             CallerDirectory::Unknown | CallerDirectory::Lost => None,
@@ -109,7 +109,7 @@ impl Origins {
     ///
     /// # Errors
     /// A project may have set one of them.
-    pub fn check_environment(&self) -> Result<(), Unbelieved> {
+    pub(crate) fn check_environment(&self) -> Result<(), Unbelieved> {
         executor().map_or(Ok(()), |program| {
             self.check(EXECUTOR, &program, OtherWriters::Refused)
         })?;
@@ -190,7 +190,7 @@ impl Origins {
 }
 
 /// The home of the account, if it has one.
-pub fn account_home() -> Option<PathBuf> {
+pub(crate) fn account_home() -> Option<PathBuf> {
     let account = User::from_uid(Uid::effective()).ok().flatten()?;
     Some(account.dir).filter(|home| home.parent().is_some() && home.is_dir())
 }
@@ -214,7 +214,7 @@ fn resolve(path: &Path) -> (PathBuf, PathBuf) {
 }
 
 /// Whether a directory may be a repository, whoever's and however incomplete.
-pub fn is_repository(directory: &Path) -> bool {
+pub(crate) fn is_repository(directory: &Path) -> bool {
     let has = |name: &str| fs::symlink_metadata(directory.join(name)).is_ok();
     has(".git")
         || [".hg", ".jj", ".svn"].into_iter().any(has)

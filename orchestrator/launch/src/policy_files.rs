@@ -116,7 +116,7 @@ impl PolicyFiles {
     }
 
     /// The `web` tables of all profiles, each once.
-    pub fn webs(&self) -> Vec<WebTable> {
+    pub(crate) fn webs(&self) -> Vec<WebTable> {
         let Ok(policies) = self.policies() else {
             return Vec::new();
         };
@@ -135,7 +135,7 @@ impl PolicyFiles {
     ///
     /// # Errors
     /// The files cannot be used.
-    pub fn has_company(&self) -> Result<bool, PolicyError> {
+    pub(crate) fn has_company(&self) -> Result<bool, PolicyError> {
         if self.is_unchanged() {
             return Ok(false);
         }
@@ -156,7 +156,7 @@ impl PolicyFiles {
     ///
     /// # Errors
     /// It cannot be used on this machine.
-    pub fn central_root(&self) -> Result<Option<PathBuf>, Failed> {
+    pub(crate) fn central_root(&self) -> Result<Option<PathBuf>, Failed> {
         let policies = (!self.is_unchanged())
             .then(|| self.policies().ok())
             .flatten();
@@ -184,7 +184,7 @@ impl PolicyFiles {
     }
 
     /// Whether only the shipped files exist.
-    pub fn is_unchanged(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         self.sources.as_ref().is_ok_and(Vec::is_empty)
     }
 

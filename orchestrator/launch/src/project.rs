@@ -217,7 +217,7 @@ fn unknown_project(why: &str) -> Failed {
 
 /// Other paths of the project at `root`, through links: as it was `named`, as the shell names the working directory, and as the home
 /// is named. The executor believes none that leads elsewhere.
-pub fn other_names(root: &Path, named: Option<&Path>) -> Vec<String> {
+pub(crate) fn other_names(root: &Path, named: Option<&Path>) -> Vec<String> {
     let here = variable("PWD").map(PathBuf::from);
     let named = named.map(|named| here.as_deref().unwrap_or(root).join(named));
     let around = here.iter().flat_map(|here| here.ancestors());
@@ -272,7 +272,7 @@ fn is_broken_repository(directory: &Path) -> bool {
 }
 
 /// Whether git created the worktree at `root` for the repository at `main`: each names the other.
-pub fn is_worktree_of(root: &Path, main: &Path) -> bool {
+pub(crate) fn is_worktree_of(root: &Path, main: &Path) -> bool {
     let named = |file: &Path| source::read_named(file, PATH_MAX).ok();
     let leads = || {
         let text = named(&root.join(".git"))?;

@@ -130,7 +130,7 @@ impl SecretSource for UnconfinedKeys {
 ///
 /// # Errors
 /// If it cannot search for all of them.
-pub fn serve_redactor(
+pub(crate) fn serve_redactor(
     unconfined: Unconfined,
     search: Option<fn() -> KeySearch>,
 ) -> Result<(), WithoutSecretsError> {

@@ -27,13 +27,13 @@ use thiserror::Error;
 pub mod environment;
 mod shell;
 
-pub use environment::EnvironmentOptions;
+pub(crate) use environment::EnvironmentOptions;
 
 /// Maximum bytes to read of a policy or scope: one more than either may have.
 const TEXT_MAX: usize = policies::FILE_MAX + 1;
 
 /// How the text of a scope file is read; the first argument is its name. Only the programs with `--scope` link it.
-pub type ScopeParser = fn(&str, &str) -> Result<Scope, Failed>;
+pub(crate) type ScopeParser = fn(&str, &str) -> Result<Scope, Failed>;
 
 /// The values that select a session: the options, what the environment adds, the policy files and the scope, read once. The project
 /// is chosen at the first use.

@@ -68,7 +68,7 @@ pub fn start(
 }
 
 /// Starts `program`, or the installed executor, to answer one request for a cleanup; returns our end of its socket.
-pub fn start_cleanup(program: Option<&Path>) -> Result<UnixStream, ExecutorError> {
+pub(crate) fn start_cleanup(program: Option<&Path>) -> Result<UnixStream, ExecutorError> {
     start_executor(program, "gc", &BTreeSet::new(), None)
 }
 
@@ -167,7 +167,7 @@ fn start_executor(
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub fn start_gateway(_: &Files, company: Option<&UnixStream>) -> io::Result<UnixStream> {
+pub(crate) fn start_gateway(_: &Files, company: Option<&UnixStream>) -> io::Result<UnixStream> {
     for program in candidates(GATEWAY)? {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(program);
@@ -195,7 +195,7 @@ pub fn start_gateway(_: &Files, company: Option<&UnixStream>) -> io::Result<Unix
 ///
 /// # Errors
 /// If it cannot be started.
-pub fn start_company(
+pub(crate) fn start_company(
     _: &Files,
     executor: Option<&Path>,
     written: &[PathBuf],
@@ -343,7 +343,7 @@ pub fn helper_process() -> Option<HelperProcess> {
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub fn become_with_secrets(files: &Files) -> io::Error {
+pub(crate) fn become_with_secrets(files: &Files) -> io::Error {
     let hidden = match secret_file::read(files) {
         Ok(hidden) => hidden,
         Err(error) => return error,
@@ -424,14 +424,14 @@ pub fn start_socket_remover(_: &Files, path: &Path) -> io::Result<UnixStream> {
 
 /// A process of ours that answers questions, one a line: it reads files for us when we no longer can.
 #[derive(Debug)]
-pub struct FileReader(UnixStream);
+pub(crate) struct FileReader(UnixStream);
 
 impl FileReader {
     /// Its answer to `question`, which is one line.
     ///
     /// # Errors
     /// If it has ended, or does not answer in time.
-    pub fn ask(&mut self, question: &str) -> io::Result<String> {
+    pub(crate) fn ask(&mut self, question: &str) -> io::Result<String> {
         self.0.write_all(format!("{question}\n").as_bytes())?;
         let mut line = String::new();
         BufReader::new(&self.0)
@@ -453,7 +453,7 @@ impl FileReader {
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub fn start_examiner(
+pub(crate) fn start_examiner(
     _: &Files,
     program: Option<PathBuf>,
     client: Option<&str>,
@@ -637,7 +637,7 @@ fn wait(watched: &mut [PollFd], limit: PollTimeout) -> io::Result<()> {
 ///
 /// # Errors
 /// If this process does not know its own program.
-pub fn main_program() -> io::Result<PathBuf> {
+pub(crate) fn main_program() -> io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name(MAIN))
 }
 
@@ -726,7 +726,7 @@ fn candidates(name: &str) -> io::Result<[PathBuf; 2]> {
 }
 
 /// The environment in which this process would start an executor, as `NAME=value`, sorted.
-pub fn executors_environment(credentials: &BTreeSet<String>) -> Vec<Vec<u8>> {
+pub(crate) fn executors_environment(credentials: &BTreeSet<String>) -> Vec<Vec<u8>> {
     let withheld = |name: &OsString| {
         OWN_KEYS
             .iter()

@@ -34,9 +34,9 @@ use std::time::Duration;
 use crate::state_directory::{home, variable};
 
 /// Maximum bytes of what a client says. It has to fit into a socket's buffer: nobody waits for a reader.
-pub const KNOCK_MAX: usize = 128 << 10;
+pub(crate) const KNOCK_MAX: usize = 128 << 10;
 /// The number of the descriptor that proves. No program gets so many by itself, and none has fewer as its limit.
-pub const PROOF_FD: i32 = 200;
+pub(crate) const PROOF_FD: i32 = 200;
 /// How long a client waits for its broker; then it starts its own executor.
 const ANSWER: Duration = Duration::from_millis(500);
 /// How long anybody waits for what a person has asked for.

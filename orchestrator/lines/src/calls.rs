@@ -198,7 +198,7 @@ impl ClientCalls {
     }
 
     /// Cancels a call. A call that already ended gets no notice: the client may not have read its result yet.
-    pub fn cancel(&self, id: &Value) {
+    pub(crate) fn cancel(&self, id: &Value) {
         if let Some(under_way) = self.find(id) {
             under_way.handle.cancel();
         }
@@ -229,7 +229,7 @@ impl ClientCalls {
     }
 
     /// Lists the grants that last for the session, after revoking one of them if given.
-    pub async fn grants(&self, id: &Value, revoke: Option<u64>) {
+    pub(crate) async fn grants(&self, id: &Value, revoke: Option<u64>) {
         let standing = async {
             self.open().await?;
             self.session.grants(revoke).await
@@ -260,7 +260,7 @@ impl ClientCalls {
     }
 
     /// Unregisters it. Calls in progress continue.
-    pub async fn unregister(&self, id: &Value, tool: String) {
+    pub(crate) async fn unregister(&self, id: &Value, tool: String) {
         let gone = self.session.unregister(id.clone(), tool.clone()).await;
         match gone {
             Ok(()) => {
@@ -363,7 +363,7 @@ impl ClientCalls {
     }
 
     /// Receives the client's answer to an `execute`. An unexpected answer gets a notice.
-    pub async fn executed(
+    pub(crate) async fn executed(
         &self,
         id: &Value,
         part: Option<usize>,
@@ -378,7 +378,7 @@ impl ClientCalls {
     }
 
     /// Answers an invalid line.
-    pub async fn reject_line(&self, RejectedLine { id, error }: RejectedLine) {
+    pub(crate) async fn reject_line(&self, RejectedLine { id, error }: RejectedLine) {
         self.reject(&id, (*error).into()).await;
     }
 

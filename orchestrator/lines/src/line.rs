@@ -43,7 +43,7 @@ pub(crate) struct ParsedLine {
     /// The client's ID of the call that the line is about.
     pub id: Value,
     /// The requested operation.
-    pub op: Op,
+    pub(crate) op: Op,
 }
 
 /// The operation that a line requests.

@@ -8,5 +8,5 @@ mod seal;
 
 pub use answer::{CapturedAnswer, capture, passed_headers};
 pub use fault::{LOGIN_BODY, LoginFault};
-pub use request::{LoginRequest, read_request};
+pub use request::read_request;
 pub use seal::{KEY_MIN, RealToken, TokenKey, TokenRole};

@@ -42,7 +42,7 @@ pub(crate) struct PolicyBundle {
 
 /// Why a text is no bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum BundleError {
+pub(crate) enum BundleError {
     #[error("not a policy bundle: {0}")]
     Toml(String),
     #[error("a bundle of format {0}, which this version does not know")]
@@ -63,7 +63,7 @@ pub enum BundleError {
 }
 
 #[derive(Debug, Error)]
-pub enum MakeError {
+pub(crate) enum MakeError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error("{}: {why}", .path.display())]
@@ -81,13 +81,13 @@ pub enum MakeError {
 /// A bundle that an administrator has signed: made by a verification only.
 #[derive(Debug)]
 pub(crate) struct SignedBundle {
-    pub bundle: PolicyBundle,
+    pub(crate) bundle: PolicyBundle,
     pub by: TrustedKey,
 }
 
 /// Why a bundle with its signature is not believed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum UnsignedError {
+pub(crate) enum UnsignedError {
     #[error("the signature: {0}")]
     Signature(#[from] SignatureError),
     #[error(transparent)]

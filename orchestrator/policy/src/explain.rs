@@ -149,7 +149,7 @@ pub(super) struct Explanation<'a> {
     tool: &'a str,
     facts: &'a Facts<'a>,
     policy: &'a EffectivePolicy,
-    pub judgement: Judgement<'a>,
+    pub(crate) judgement: Judgement<'a>,
 }
 
 /// One call as an object, or a batch with its calls.

@@ -41,7 +41,7 @@ const KEPT: &str = ".bundle";
 const KEPT_SIGNATURE: &str = ".bundle.sig";
 
 #[derive(Debug, Error)]
-pub enum InstallError {
+pub(crate) enum InstallError {
     #[error("only root can install a policy for all users of this machine")]
     NotRoot,
     #[error("{}: {why}; put the administrator's public key there, as `ssh-keygen` writes it", .path.display())]
@@ -70,7 +70,7 @@ pub enum InstallError {
 
 /// Why the copy of the installed bundle cannot be used.
 #[derive(Debug, Error)]
-pub enum KeptError {
+pub(crate) enum KeptError {
     #[error(transparent)]
     File(#[from] FileFault),
     #[error(transparent)]

@@ -6,7 +6,7 @@ use thiserror::Error;
 use url::{Host, Url};
 
 /// Maximum length of a URL, in bytes.
-pub const URL_MAX: usize = 8192;
+pub(crate) const URL_MAX: usize = 8192;
 
 /// A target: `http` or `https`, a host, no user and no fragment. The host is parsed by the URL standard, so each spelling of an
 /// address (`0x7f.1`, `2130706433`, full-width digits, a dot at the end) has become that address.

@@ -37,7 +37,7 @@ pub fn open_own(path: &Path) -> Result<File, OwnError> {
 ///
 /// # Errors
 /// [`OwnError`].
-pub fn open_own_in_place(path: &Path) -> Result<File, OwnError> {
+pub(crate) fn open_own_in_place(path: &Path) -> Result<File, OwnError> {
     open_with(0, path)
 }
 

@@ -107,12 +107,12 @@ impl fmt::Display for LeftProcesses {
 #[serde(rename_all = "camelCase")]
 pub struct UsageJson {
     pub wall_us: u64,
-    pub user_us: u64,
-    pub system_us: u64,
-    pub peak_kib: u64,
-    pub stdin_bytes: u64,
-    pub stdout_bytes: u64,
-    pub stderr_bytes: u64,
+    pub(crate) user_us: u64,
+    pub(crate) system_us: u64,
+    pub(crate) peak_kib: u64,
+    pub(crate) stdin_bytes: u64,
+    pub(crate) stdout_bytes: u64,
+    pub(crate) stderr_bytes: u64,
 }
 
 impl UsageJson {
@@ -144,7 +144,7 @@ pub struct StderrText {
 pub struct Truncation {
     /// The total size; absent if it was not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub total: Option<u64>,
+    pub(crate) total: Option<u64>,
     /// How much of it is in the text.
     pub shown: u64,
     /// Which part: `head`, `tail`, or `both` ends.
@@ -313,7 +313,7 @@ pub struct PartFile {
 pub struct Process {
     pub id: u64,
     pub command: String,
-    pub started_ms: u64,
+    pub(crate) started_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
     /// `alive`, or how it ended.

@@ -6,7 +6,7 @@ use crate::metadata::{Details, Truncation};
 #[derive(Debug)]
 pub(crate) struct Rendered {
     pub text: Vec<u8>,
-    pub truncation: Option<Truncation>,
+    pub(crate) truncation: Option<Truncation>,
     pub details: Details,
 }
 

@@ -165,7 +165,7 @@ impl RunBy {
 
 impl Run {
     /// A shell for a program; `script` is the index of the command string in `words`.
-    pub fn of_shell(words: Vec<OsString>, script: Option<usize>) -> Self {
+    pub(crate) fn of_shell(words: Vec<OsString>, script: Option<usize>) -> Self {
         let caller = RunBy::Program { script };
         let mut run = Self {
             timeout: None,

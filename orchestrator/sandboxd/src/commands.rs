@@ -31,7 +31,7 @@ pub(crate) struct CommandOrder {
 pub(crate) struct EndedCommand {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    pub how: HowEnded,
+    pub(crate) how: HowEnded,
 }
 
 /// How a command ended by itself, or was ended.

@@ -8,16 +8,16 @@ pub(crate) struct ProcessConfig {
     #[prost(string, repeated, tag = "1")]
     pub command: Vec<String>,
     #[prost(map = "string, string", tag = "2")]
-    pub env_vars: HashMap<String, String>,
+    pub(crate) env_vars: HashMap<String, String>,
     #[prost(string, optional, tag = "3")]
-    pub cwd: Option<String>,
+    pub(crate) cwd: Option<String>,
 }
 
 /// The size of a terminal.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Pty {
     #[prost(uint32, tag = "1")]
-    pub cols: u32,
+    pub(crate) cols: u32,
     #[prost(uint32, tag = "2")]
     pub rows: u32,
 }
@@ -27,20 +27,20 @@ pub(crate) struct StartRequest {
     #[prost(message, optional, tag = "1")]
     pub config: Option<ProcessConfig>,
     #[prost(message, optional, tag = "2")]
-    pub pty: Option<Pty>,
+    pub(crate) pty: Option<Pty>,
 }
 
 /// The process's number, by which further requests name it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct InitEvent {
     #[prost(int32, tag = "1")]
-    pub process_id: i32,
+    pub(crate) process_id: i32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ExitEvent {
     #[prost(int32, tag = "1")]
-    pub exit_code: i32,
+    pub(crate) exit_code: i32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -70,7 +70,7 @@ pub(crate) struct ExecuteRequest {
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ExecuteResponse {
     #[prost(int32, tag = "1")]
-    pub exit_code: i32,
+    pub(crate) exit_code: i32,
     #[prost(bytes = "vec", tag = "2")]
     pub stdout: Vec<u8>,
     #[prost(bytes = "vec", tag = "3")]
@@ -84,9 +84,9 @@ pub(crate) struct EmptyMessage {}
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct WriteStdinRequest {
     #[prost(int32, tag = "1")]
-    pub process_id: i32,
+    pub(crate) process_id: i32,
     #[prost(oneof = "StdinPayload", tags = "2, 3")]
-    pub payload: Option<StdinPayload>,
+    pub(crate) payload: Option<StdinPayload>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
@@ -100,7 +100,7 @@ pub(crate) enum StdinPayload {
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct SendSignalRequest {
     #[prost(int32, tag = "1")]
-    pub process_id: i32,
+    pub(crate) process_id: i32,
     /// The number that the signal has in Linux.
     #[prost(int32, tag = "2")]
     pub signal: i32,
@@ -109,9 +109,9 @@ pub(crate) struct SendSignalRequest {
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ResizeTtyRequest {
     #[prost(int32, tag = "1")]
-    pub process_id: i32,
+    pub(crate) process_id: i32,
     #[prost(uint32, tag = "2")]
-    pub cols: u32,
+    pub(crate) cols: u32,
     #[prost(uint32, tag = "3")]
     pub rows: u32,
 }

@@ -36,7 +36,7 @@ const TERM: &str = "xterm-256color";
 pub(crate) struct ProcessRoutes {
     pub calls: Rc<SandboxCalls>,
     pub root: Rc<ProjectRoot>,
-    pub processes: Rc<SandboxProcesses>,
+    pub(crate) processes: Rc<SandboxProcesses>,
     pub messages: Semaphore,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct RestRoutes {
     pub calls: Rc<SandboxCalls>,
     pub files: Rc<ProjectFiles>,
     pub root: Rc<ProjectRoot>,
-    pub begun: Instant,
+    pub(crate) begun: Instant,
     /// Those of the environment that clients see.
     pub variables: BTreeMap<String, String>,
 }

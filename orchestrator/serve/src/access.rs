@@ -20,7 +20,7 @@ const FLOOD: Duration = Duration::from_secs(1);
 pub(crate) struct ClientConnection {
     /// The connection's number in this run of the server.
     pub number: u64,
-    pub arrival: Arrival,
+    pub(crate) arrival: Arrival,
     /// The peer's address, if it has one.
     pub peer: Option<IpAddr>,
 }

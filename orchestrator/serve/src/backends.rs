@@ -98,7 +98,7 @@ impl Backends {
     }
 
     /// The name of the default provider.
-    pub fn default_name(&self) -> &str {
+    pub(crate) fn default_name(&self) -> &str {
         &self.default
     }
 

@@ -17,13 +17,13 @@ pub(crate) struct RunRequest {
     pub options: RunOptions,
     /// The model too: the name that other systems have for it.
     #[serde(default, deserialize_with = "non_empty")]
-    pub model_key: Option<String>,
+    pub(crate) model_key: Option<String>,
     /// `false`: no web tools, and no network for commands.
     #[serde(default)]
     pub network_allowed: Option<bool>,
     /// Whether questions wait for an answer, over a WebSocket or `POST /runs/{id}/approve`; if absent, each call that needs approval is denied at once.
     #[serde(default)]
-    pub approvals: bool,
+    pub(crate) approvals: bool,
 }
 
 /// Settings that a client can change while the server runs.
@@ -43,7 +43,7 @@ pub(crate) struct KeyRequest {
     pub provider: Option<String>,
     /// The key; absent, the configured one.
     #[serde(default, deserialize_with = "non_empty")]
-    pub api_key: Option<String>,
+    pub(crate) api_key: Option<String>,
 }
 
 /// Whether a provider accepts a key.
@@ -62,7 +62,7 @@ pub(crate) struct Health {
     pub status: &'static str,
     pub version: &'static str,
     /// The number of runs in progress.
-    pub runs: usize,
+    pub(crate) runs: usize,
 }
 
 /// The default settings of runs and conversations.
@@ -78,20 +78,20 @@ pub(crate) struct CurrentSettings {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversationStatus {
-    pub conversation_id: String,
+    pub(crate) conversation_id: String,
     /// The beginning of the user's first prompt.
     pub title: String,
     /// Whether a run is in progress.
-    pub running: bool,
+    pub(crate) running: bool,
     /// How many of its calls wait for approval.
     pub waiting: usize,
     /// How long it has been idle, in seconds.
-    pub idle_s: u64,
+    pub(crate) idle_s: u64,
 }
 
 /// The same with what its user has said.
 #[derive(Serialize, JsonSchema)]
-pub struct ConversationDetail {
+pub(crate) struct ConversationDetail {
     #[serde(flatten)]
     pub status: ConversationStatus,
     /// What the last runs were begun with; the oldest ones, and what is long of one, are not remembered.
@@ -101,8 +101,8 @@ pub struct ConversationDetail {
 /// The prompt of one run.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct RunPrompt {
-    pub message_id: String,
+pub(crate) struct RunPrompt {
+    pub(crate) message_id: String,
     pub content: String,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct ModelList {
 pub(crate) struct CancelRequest {
     /// Whether only the calls in progress end, and the run continues.
     #[serde(default)]
-    pub tools_only: bool,
+    pub(crate) tools_only: bool,
 }
 
 impl RunRequest {

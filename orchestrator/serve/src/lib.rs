@@ -7,7 +7,7 @@ mod once;
 mod rate;
 pub mod guard;
 pub mod incoming;
-pub mod packet;
+pub(crate) mod packet;
 mod outbox;
 pub mod backends;
 pub mod opener;

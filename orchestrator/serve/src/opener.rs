@@ -53,7 +53,7 @@ pub trait Opener {
 pub type ToolList<'a> = Pin<Box<dyn Future<Output = Vec<Value>> + 'a>>;
 
 /// A session that can be started.
-pub struct StartableSession {
+pub(crate) struct StartableSession {
     /// What it is started with; it has the tools of its servers.
     pub config: ToolConfig,
     /// The user's MCP servers in it.
@@ -67,7 +67,7 @@ impl StartableSession {
     ///
     /// # Errors
     /// If the project, scope or profile cannot be used.
-    pub async fn prepare(opener: &dyn Opener, order: &SessionOrder) -> Result<Self, Failed> {
+    pub(crate) async fn prepare(opener: &dyn Opener, order: &SessionOrder) -> Result<Self, Failed> {
         let mut config = opener.config(order)?;
         let servers = opener.servers(order, &config.open);
         let problems = servers.attach(config.tools.registry()).await;

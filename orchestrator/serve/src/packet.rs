@@ -12,16 +12,16 @@ pub struct Packet {
     /// The type on the wire.
     pub kind: String,
     /// Its payload, as JSON text.
-    pub payload: String,
+    pub(crate) payload: String,
     /// When it was created, in milliseconds since 1970.
-    pub timestamp: u64,
+    pub(crate) timestamp: u64,
     /// Its number among the events of its conversation, from 1.
     pub sequence: Option<u64>,
 }
 
 impl Packet {
     /// The packet of an event, in `case`.
-    pub fn event(event: &ChatEvent, case: WireCase, sequence: u64) -> Rc<Self> {
+    pub(crate) fn event(event: &ChatEvent, case: WireCase, sequence: u64) -> Rc<Self> {
         Rc::new(Self::of(
             event.to_json(),
             case,
@@ -31,12 +31,12 @@ impl Packet {
     }
 
     /// The packet of an event for one client, which is none of a run's numbered ones.
-    pub fn outside_run(event: &ChatEvent, case: WireCase) -> Rc<Self> {
+    pub(crate) fn outside_run(event: &ChatEvent, case: WireCase) -> Rc<Self> {
         Rc::new(Self::of(event.to_json(), case, event.timestamp, None))
     }
 
     /// The packet of an answer, in `case`.
-    pub fn answer(answer: &ServerMessage, case: WireCase) -> Rc<Self> {
+    pub(crate) fn answer(answer: &ServerMessage, case: WireCase) -> Rc<Self> {
         Rc::new(Self::of(json!(answer), case, now(), None))
     }
 
@@ -52,7 +52,7 @@ impl Packet {
     }
 
     /// The text of the WebSocket message.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let Self {
             kind,
             payload,
@@ -69,7 +69,7 @@ impl Packet {
     }
 
     /// Its approximate size in bytes.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.payload.len() + self.kind.len() + 64
     }
 }

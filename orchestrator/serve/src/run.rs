@@ -45,13 +45,13 @@ const NO_PROJECT: &str = "No project was named, so there are no tools for files 
 /// The client that begins a run, and what it brings.
 pub(crate) struct Beginner {
     /// Listens from the beginning. A run without listeners is ended.
-    pub outbox: Outbox,
+    pub(crate) outbox: Outbox,
     /// Tools that the client offers to it.
     pub tools: Option<Rc<ClientTools>>,
     /// Who answers the approval questions of its calls.
     pub answers: RunAnswerer,
     /// Whether the conversation is kept after the run.
-    pub stays: bool,
+    pub(crate) stays: bool,
 }
 
 /// Who answers the approval questions of a run.

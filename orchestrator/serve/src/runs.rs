@@ -17,18 +17,18 @@ const RUNS_MAX: usize = 1_000;
 /// The state and result of a run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct RunStatus {
+pub(crate) struct RunStatus {
     /// The name of the run, which its events have as `messageId`.
-    pub run_id: String,
+    pub(crate) run_id: String,
     /// The conversation that it is part of.
-    pub conversation_id: String,
+    pub(crate) conversation_id: String,
     /// `running`, or `ended` when it is over.
     pub status: &'static str,
     /// When it began, in milliseconds since 1970.
-    pub started_at: u64,
+    pub(crate) started_at: u64,
     /// When it ended, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<u64>,
+    pub(crate) ended_at: Option<u64>,
     /// Why it has ended, as in `chat:stream-end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<EndReason>,
@@ -84,11 +84,11 @@ pub(crate) struct RunResult {
 
 /// The runs that are kept, oldest first.
 #[derive(Debug, Default)]
-pub struct Runs(RefCell<VecDeque<RunStatus>>);
+pub(crate) struct Runs(RefCell<VecDeque<RunStatus>>);
 
 impl Runs {
     /// Registers a run that begins.
-    pub fn begin(&self, run_id: &str, conversation_id: &str) {
+    pub(crate) fn begin(&self, run_id: &str, conversation_id: &str) {
         let mut runs = self.0.borrow_mut();
         if runs.len() >= RUNS_MAX {
             // The oldest that has ended; runs in progress are fewer than the maximum.
@@ -102,7 +102,7 @@ impl Runs {
     }
 
     /// Records the end of a run; returns its status.
-    pub fn end(
+    pub(crate) fn end(
         &self,
         run_id: &str,
         conversation_id: &str,
@@ -127,7 +127,7 @@ impl Runs {
     ///
     /// # Errors
     /// If there is no such run.
-    pub fn status(&self, run_id: &str) -> Result<RunStatus, RequestError> {
+    pub(crate) fn status(&self, run_id: &str) -> Result<RunStatus, RequestError> {
         let runs = self.0.borrow();
         let found = runs.iter().find(|run| run.run_id == run_id);
         found

@@ -36,7 +36,7 @@ use tokio::sync::{Semaphore, SetOnce};
 use tokio::time::sleep;
 
 /// Maximum number of runs in progress.
-pub const RUNS_MAX: usize = 256;
+pub(crate) const RUNS_MAX: usize = 256;
 /// Maximum number of WebSockets; a further one is refused.
 const SOCKETS_MAX: usize = 256;
 /// Maximum number of conversations that are kept.
@@ -89,15 +89,15 @@ pub struct ServeState {
     /// How to write names for all clients.
     pub case: WireCase,
     /// Removes secrets from everything that is sent.
-    pub redactor: &'static Redactor,
+    pub(crate) redactor: &'static Redactor,
     /// The trust if neither client nor conversation has one.
     pub trust: Cell<Trust>,
     /// The messages of conversations between their runs.
     pub messages: RefCell<Conversations>,
     /// The runs and their states.
-    pub runs: Runs,
+    pub(crate) runs: Runs,
     /// Released when a WebSocket ends.
-    pub sockets: Arc<Semaphore>,
+    pub(crate) sockets: Arc<Semaphore>,
     conversations: RefCell<HashMap<String, Rc<ConversationState>>>,
 }
 
@@ -212,7 +212,7 @@ impl ServeState {
     ///
     /// # Errors
     /// If there is no such conversation.
-    pub fn conversation_detail(&self, id: &str) -> Result<ConversationDetail, RequestError> {
+    pub(crate) fn conversation_detail(&self, id: &str) -> Result<ConversationDetail, RequestError> {
         let state = self.known(id)?;
         let sanitizer = Sanitizer::new(self.redactor);
         let asked = state
@@ -264,7 +264,7 @@ impl ServeState {
     ///
     /// # Errors
     /// If there is no such run.
-    pub fn cancel(&self, cancel: &Cancel) -> Result<Rc<LiveRun>, RequestError> {
+    pub(crate) fn cancel(&self, cancel: &Cancel) -> Result<Rc<LiveRun>, RequestError> {
         let (_, run) = self.running(&cancel.conversation_id)?;
         match cancel.tools_only {
             true => drop(run.control.cancel_calls()),
@@ -339,7 +339,7 @@ impl ServeState {
     ///
     /// # Errors
     /// If there is no such conversation.
-    pub fn set_trust(&self, set: &SetTrust) -> Result<(), RequestError> {
+    pub(crate) fn set_trust(&self, set: &SetTrust) -> Result<(), RequestError> {
         let state = self.known(&set.conversation_id)?;
         state.trust.set(Some(set.trust.0));
         if state.is_running() {
@@ -349,7 +349,7 @@ impl ServeState {
     }
 
     /// Closes sessions and drops conversations that are idle. Never returns.
-    pub async fn sweep(&self) -> std::convert::Infallible {
+    pub(crate) async fn sweep(&self) -> std::convert::Infallible {
         loop {
             sleep(SWEEP).await;
             self.messages.borrow_mut().sweep();

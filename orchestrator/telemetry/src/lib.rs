@@ -15,6 +15,5 @@ mod export;
 mod telemetry;
 mod log_collector;
 
-pub use error::TelemetryError;
 pub use log_collector::{CollectorFault, LogCollector, NotAcknowledged};
 pub use telemetry::{ExportOptions, Telemetry, TelemetryOptions};

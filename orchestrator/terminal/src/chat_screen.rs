@@ -208,14 +208,14 @@ impl Screen {
     }
 
     /// Whether the whole question has been shown: nobody can approve what they have not seen.
-    pub fn has_shown_all(&self) -> bool {
+    pub(crate) fn has_shown_all(&self) -> bool {
         self.asked
             .as_ref()
             .is_none_or(ScreenQuestion::has_shown_all)
     }
 
     /// Whether the whole question has been on the screen for so long that what is typed can be an answer to it.
-    pub fn is_armed(&self) -> bool {
+    pub(crate) fn is_armed(&self) -> bool {
         self.asked.as_ref().is_none_or(ScreenQuestion::is_armed)
     }
 
@@ -229,18 +229,18 @@ impl Screen {
     }
 
     /// Begins a line in the line editor.
-    pub async fn begin_input(&mut self, marks: &str) -> io::Result<()> {
+    pub(crate) async fn begin_input(&mut self, marks: &str) -> io::Result<()> {
         self.end_line().await?;
         self.draw_input(marks).await
     }
 
     /// Draws the edited text: rows without terminal sequences except those that draw them.
-    pub async fn draw_input(&self, rows: &str) -> io::Result<()> {
+    pub(crate) async fn draw_input(&self, rows: &str) -> io::Result<()> {
         self.err.write_all(rows.as_bytes()).await
     }
 
     /// A prompt in its colour.
-    pub fn prompt_colour(&self, prompt: &str) -> String {
+    pub(crate) fn prompt_colour(&self, prompt: &str) -> String {
         paint(prompt, Colour::Green, self.colours)
     }
 
@@ -361,7 +361,7 @@ fn for_session(confirm: &Confirm) -> String {
 }
 
 /// What to reply to an answer that is none: the answers that this question has.
-pub fn no_answer(confirm: &Confirm) -> String {
+pub(crate) fn no_answer(confirm: &Confirm) -> String {
     let session = if for_session(confirm).is_empty() {
         ""
     } else {

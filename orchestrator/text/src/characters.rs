@@ -21,7 +21,7 @@ pub fn is_unsafe(c: char) -> bool {
 
 /// Whether a character has no glyph of its own: default ignorables, format characters such as those for the direction of writing,
 /// line separators.
-pub fn is_invisible(c: char) -> bool {
+pub(crate) fn is_invisible(c: char) -> bool {
     if c < '\u{ad}' {
         return false;
     }
@@ -38,7 +38,7 @@ pub fn is_invisible(c: char) -> bool {
 
 /// Whether a character does not look like what it is: unsafe characters, marks that combine with any neighbour, spaces other than
 /// the space, private and unassigned code points.
-pub fn is_deceptive(c: char) -> bool {
+pub(crate) fn is_deceptive(c: char) -> bool {
     use GeneralCategory as Category;
     if c.is_ascii() {
         return c.is_control();
@@ -55,7 +55,7 @@ pub fn is_deceptive(c: char) -> bool {
 
 /// Whether a terminal with bidirectional text may move a character, or its neighbours because of it: letters and digits of
 /// right-to-left scripts, and all format characters.
-pub fn is_reordering(c: char) -> bool {
+pub(crate) fn is_reordering(c: char) -> bool {
     let moves = [
         BidiClass::RightToLeft,
         BidiClass::ArabicLetter,
@@ -72,7 +72,7 @@ pub fn columns_max(c: char) -> usize {
 }
 
 /// Whether a character belongs to a script with letters that look like Latin ones.
-pub fn resembles_latin(c: char) -> bool {
+pub(crate) fn resembles_latin(c: char) -> bool {
     const SCRIPTS: [Script; 6] = [
         Script::Greek,
         Script::Cyrillic,
@@ -85,7 +85,7 @@ pub fn resembles_latin(c: char) -> bool {
 }
 
 /// Whether a character is a variant form of an ASCII character, such as a full-width letter.
-pub fn is_ascii_variant(c: char) -> bool {
+pub(crate) fn is_ascii_variant(c: char) -> bool {
     use GeneralCategory as Category;
     if c < '\u{aa}'
         || matches!(

@@ -88,7 +88,7 @@ impl Cleaner {
     }
 
     /// Characters and sequences removed so far.
-    pub fn stripped(&self) -> u64 {
+    pub(crate) fn stripped(&self) -> u64 {
         self.stripped
     }
 

@@ -23,10 +23,10 @@ pub struct FileDiff {
     pub diff: Option<String>,
     /// Whether the diff is left out: it is too large or not text.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub diff_omitted: bool,
+    pub(crate) diff_omitted: bool,
     /// How many characters and sequences were removed from it.
     #[serde(skip_serializing_if = "is_zero")]
-    pub diff_stripped: u64,
+    pub(crate) diff_stripped: u64,
 }
 
 fn is_zero(count: &u64) -> bool {

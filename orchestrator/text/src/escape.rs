@@ -59,7 +59,7 @@ pub fn lines(text: &str) -> Vec<String> {
 }
 
 /// The lines of a text from [`input`], without escaping its numbers again.
-pub fn lines_of_input(shown: &str) -> Vec<String> {
+pub(crate) fn lines_of_input(shown: &str) -> Vec<String> {
     split(shown, |line| escaped(line, &["t"]))
 }
 
@@ -95,7 +95,7 @@ pub fn input(text: &str) -> String {
 }
 
 /// Appends `text` to a text from [`input`], with its first character shown by number.
-pub fn push_by_number(shown: &mut String, text: &str) {
+pub(crate) fn push_by_number(shown: &mut String, text: &str) {
     let slashes = shown.len() - shown.trim_end_matches('\\').len();
     shown.push_str(&"\\".repeat(slashes));
     let mut chars = text.chars();

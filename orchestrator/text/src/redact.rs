@@ -232,7 +232,7 @@ impl Redactor {
     }
 
     /// Withholds all text: for use while secrets are not known.
-    pub fn withholding() -> Self {
+    pub(crate) fn withholding() -> Self {
         Self(SearchPlace::Withheld)
     }
 

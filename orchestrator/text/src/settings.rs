@@ -26,7 +26,7 @@ pub fn line_hider(texts: [&str; 2]) -> impl Fn(&str) -> String + use<'_> {
 /// A text of JSON, TOML, YAML or shell without the value of each name that looks like a secret's: in `"API_KEY": "…"`,
 /// `token = """…"""`, `"--api-key", "…"`, `"Authorization: …"`, and without the password of an address. A value without quotes goes to the
 /// end of the line, a block of YAML to the end of its lines. Line ends stay.
-pub fn hide_values(text: &str) -> String {
+pub(crate) fn hide_values(text: &str) -> String {
     let text = hide_passwords(text);
     let mut shown = String::with_capacity(text.len());
     let mut quotes = Quotes::default();

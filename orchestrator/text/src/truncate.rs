@@ -4,7 +4,7 @@ use crate::escape::file_name;
 use std::borrow::Cow;
 
 /// Longest text in a record, in characters.
-pub const BRIEF: usize = 2000;
+pub(crate) const BRIEF: usize = 2000;
 
 /// If there are more than `max` bytes, lines or entries, only `keep` of them are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,14 +41,14 @@ pub fn ending(text: &str, max: usize) -> &str {
 
 /// Joins the characters of a stream in arbitrary pieces: no output ends within a character.
 #[derive(Debug, Default)]
-pub struct Utf8Joiner {
+pub(crate) struct Utf8Joiner {
     /// The beginning of an incomplete character: at most three bytes.
     held: Vec<u8>,
 }
 
 impl Utf8Joiner {
     /// Adds `bytes`; returns what is complete now.
-    pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    pub(crate) fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let mut joined = Cow::Borrowed(bytes);
         if !self.held.is_empty() {
             self.held.extend_from_slice(bytes);
@@ -66,7 +66,7 @@ impl Utf8Joiner {
     }
 
     /// The bytes left at the end: the beginning of a character that was never completed.
-    pub fn finish(&mut self) -> Vec<u8> {
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 }

@@ -11,7 +11,7 @@ pub const READ_REASONING: &str = "read_reasoning";
 /// Changes the instructions of the conversation, and may begin it anew.
 pub const HOT_SWAP: &str = "trigger_hot_swap";
 /// The tools that only a front end with models has.
-pub const AGENT_TOOLS: [&str; 3] = [SUBAGENT, READ_REASONING, HOT_SWAP];
+pub(crate) const AGENT_TOOLS: [&str; 3] = [SUBAGENT, READ_REASONING, HOT_SWAP];
 
 /// Maximum number of thoughts that one call returns.
 const TRACES_MAX: u32 = 50;

@@ -263,7 +263,7 @@ const BROWSER: &str =
     "there is no browser here; add one as an MCP server, or read a page with `web_fetch`";
 
 /// Tools of other agents without a counterpart here, each with the reason.
-pub static NOT_SUPPORTED: [(&str, &str); 13] = [
+pub(crate) static NOT_SUPPORTED: [(&str, &str); 13] = [
     (
         "apply_patch",
         "use `file_edit` and `file_write`, which change one file each; `bash` has `git apply`",
@@ -290,7 +290,7 @@ pub static NOT_SUPPORTED: [(&str, &str); 13] = [
 ///
 /// # Errors
 /// If a field is given under two of its names, or its foreign form cannot be converted.
-pub fn translate(
+pub(crate) fn translate(
     tool: &str,
     own: &dyn Fn(&str) -> bool,
     input: &mut Map<String, Value>,

@@ -153,7 +153,7 @@ impl CatalogueTool {
     ///
     /// # Errors
     /// See [`aliases::translate`].
-    pub fn translate(&self, input: &mut Value) -> Result<Vec<&'static str>, FieldError> {
+    pub(crate) fn translate(&self, input: &mut Value) -> Result<Vec<&'static str>, FieldError> {
         let Value::Object(fields) = input else {
             return Ok(Vec::new());
         };

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// The input of a tool.
-pub trait ToolInput: DeserializeOwned + JsonSchema {
+pub(crate) trait ToolInput: DeserializeOwned + JsonSchema {
     /// The plan of a call with this input.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ pub fn seconds(asked: Option<u64>) -> Option<u32> {
 }
 
 /// A path of one of the zones; by default, the directory that relative paths start from.
-pub fn path_or_project(
+pub(crate) fn path_or_project(
     path: Option<&str>,
     context: &PlanContext<'_>,
 ) -> Result<ZonePath, InputError> {

@@ -74,7 +74,7 @@ impl FieldError {
     }
 
     /// An error: `found` is not what field `name` expects.
-    pub fn expected(name: &str, expected: &str, found: &Value) -> Self {
+    pub(crate) fn expected(name: &str, expected: &str, found: &Value) -> Self {
         Self::Rule {
             name: name.to_owned(),
             rule: format!("expected {expected}"),
@@ -113,7 +113,7 @@ impl From<InputError> for Failed {
 }
 
 /// A value for an error message: JSON of bounded length.
-pub fn excerpt(value: &Value) -> String {
+pub(crate) fn excerpt(value: &Value) -> String {
     let text = match value {
         Value::String(text) if text.len() > SHOWN => format!("a string of {} bytes", text.len()),
         Value::Array(items) if items.len() > 8 => format!("an array of {}", items.len()),

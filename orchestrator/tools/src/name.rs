@@ -21,7 +21,7 @@ pub fn server(name: &str) -> Option<&str> {
 }
 
 /// `name` with every invalid character replaced by `_`, cut at [`MAX`].
-pub fn fit(name: &str) -> String {
+pub(crate) fn fit(name: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
             c
@@ -38,12 +38,12 @@ pub fn fit(name: &str) -> String {
 }
 
 /// Whether `name` is already valid.
-pub fn is_fit(name: &str) -> bool {
+pub(crate) fn is_fit(name: &str) -> bool {
     !name.is_empty() && fit(name) == name
 }
 
 /// `name`, or if it is `taken`, `name` with the first number that makes it free.
-pub fn free(name: &str, taken: impl Fn(&str) -> bool) -> String {
+pub(crate) fn free(name: &str, taken: impl Fn(&str) -> bool) -> String {
     let mut candidate = name.to_owned();
     for number in 2u32.. {
         if !taken(&candidate) {

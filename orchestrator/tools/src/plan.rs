@@ -69,7 +69,7 @@ pub struct Planned {
     /// Compared with the limits in force, for the result.
     pub times: AskedTimes,
     /// Fields of other agents in the input that have no effect here.
-    pub without_effect: Vec<&'static str>,
+    pub(crate) without_effect: Vec<&'static str>,
 }
 
 impl Planned {

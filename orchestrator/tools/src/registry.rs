@@ -26,7 +26,7 @@ use thiserror::Error;
 /// Maximum number of registered tools.
 pub const MAX: usize = 1000;
 /// Maximum length of a tool's description in bytes.
-pub const DESCRIPTION_MAX: usize = 4096;
+pub(crate) const DESCRIPTION_MAX: usize = 4096;
 /// Maximum total bytes of the descriptions and schemas of registered tools.
 pub const BYTES_MAX: usize = 4 << 20;
 /// Default time limit of a registered tool, in seconds.
@@ -463,7 +463,7 @@ impl Entry {
     }
 
     /// Whether its calls change files: such calls run one after the other.
-    pub fn changes_files(&self) -> bool {
+    pub(crate) fn changes_files(&self) -> bool {
         self.risk() == Risk::Medium
     }
 

@@ -15,11 +15,11 @@ use std::sync::OnceLock;
 use thiserror::Error;
 
 /// Most bytes of a schema as JSON.
-pub const SCHEMA_MAX: usize = 64 << 10;
+pub(crate) const SCHEMA_MAX: usize = 64 << 10;
 /// Maximum size of a compiled pattern, in bytes.
 const PATTERN_MAX: usize = 32 << 10;
 /// Maximum number of patterns in a schema. Each keeps its compiled form and a cache of up to 32 KiB.
-pub const PATTERNS_MAX: usize = 64;
+pub(crate) const PATTERNS_MAX: usize = 64;
 /// Maximum number of steps to check one input.
 const STEPS_MAX: u64 = 4_000_000;
 /// Steps that a pattern counts for each [step of text](crate::schema_cost): at worst each byte takes one for each state of the
@@ -107,7 +107,7 @@ impl Schema {
     ///
     /// # Errors
     /// [`SchemaError::TooLong`] and [`SchemaError::NotAnObject`].
-    pub fn built_in(value: Value) -> Result<Self, SchemaError> {
+    pub(crate) fn built_in(value: Value) -> Result<Self, SchemaError> {
         let length = bounded(&value)?;
         Ok(Self {
             value,
@@ -138,7 +138,7 @@ impl Schema {
     }
 
     /// Its bytes as JSON.
-    pub fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.length
     }
 

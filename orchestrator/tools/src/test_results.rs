@@ -7,7 +7,7 @@ use orchestrator_results::test_report::Counts;
 use orchestrator_text::clean::Cleaner;
 
 /// The result of a test suite, made from the result of its command.
-pub fn suite_result(framework: Framework, mut result: ToolResult) -> ToolResult {
+pub(crate) fn suite_result(framework: Framework, mut result: ToolResult) -> ToolResult {
     result.metadata.tool = Framework::TOOL.into();
     let Details::Command { timeout, spill, .. } = std::mem::take(&mut result.metadata.details)
     else {

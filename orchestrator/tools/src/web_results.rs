@@ -8,7 +8,7 @@ use orchestrator_web::request::{FetchRequest, ViewRequest};
 use orchestrator_web::{Hit, Page, SearchResults};
 
 /// The hits of a search, numbered.
-pub fn hits(found: &SearchResults) -> Vec<String> {
+pub(crate) fn hits(found: &SearchResults) -> Vec<String> {
     let entry = |(index, hit): (usize, &Hit)| {
         let mut entry = format!(
             "{}. {}\n   {}",
@@ -26,7 +26,7 @@ pub fn hits(found: &SearchResults) -> Vec<String> {
 }
 
 /// The results of a search, as a numbered list.
-pub fn found(found: &SearchResults) -> ToolResult {
+pub(crate) fn found(found: &SearchResults) -> ToolResult {
     let list = hits(found);
     let text = if list.is_empty() {
         "no results".to_owned()
@@ -41,7 +41,7 @@ pub fn found(found: &SearchResults) -> ToolResult {
 }
 
 /// All of a page's text, and how much of it `wanted` shows.
-pub fn page(page: Page, wanted: &FetchRequest) -> ForeignText {
+pub(crate) fn page(page: Page, wanted: &FetchRequest) -> ForeignText {
     let Page {
         target,
         media,
@@ -69,7 +69,7 @@ pub fn page(page: Page, wanted: &FetchRequest) -> ForeignText {
 }
 
 /// An image that has been fetched.
-pub fn image(image: Image, wanted: &ViewRequest) -> ToolResult {
+pub(crate) fn image(image: Image, wanted: &ViewRequest) -> ToolResult {
     let (media_type, size) = (image.media_type, image.data.len() as u64);
     let (url, timeout) = (wanted.target.to_string(), wanted.timeout_s);
     let text = format!("{media_type}, {size} bytes: {url}");

@@ -86,7 +86,7 @@ pub fn read(
 }
 
 /// The text of a fragment of HTML, such as a search result with emphasis.
-pub fn fragment(html: &str) -> String {
+pub(crate) fn fragment(html: &str) -> String {
     let mut writer = TextWriter::default();
     for token in tokens(html) {
         let Ok(token) = token;

@@ -4,7 +4,7 @@ use crate::select::Selector;
 use broker_protocol::Effect;
 use orchestrator_reach::target::Target;
 
-pub use orchestrator_http::ask::REDIRECTS_MAX;
+pub(crate) use orchestrator_http::ask::REDIRECTS_MAX;
 
 /// Maximum length of a query, in bytes. Engines cut it much earlier.
 pub const QUERY_MAX: usize = 2000;

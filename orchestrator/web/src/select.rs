@@ -17,9 +17,9 @@ use selectors::parser::{ParseRelative, SelectorParseErrorKind};
 use thiserror::Error;
 
 /// Maximum length of a selector, in bytes.
-pub const SELECTOR_MAX: usize = 500;
+pub(crate) const SELECTOR_MAX: usize = 500;
 /// Maximum number of elements that one selector finds in a page.
-pub const FOUND_MAX: usize = 10_000;
+pub(crate) const FOUND_MAX: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector(String);

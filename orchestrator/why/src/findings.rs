@@ -33,7 +33,7 @@ const DID_WITHOUT: &str = "the command succeeded without it";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExplainedDenial {
-    pub denial: Denial,
+    pub(crate) denial: Denial,
     /// The option that opens it, if one does.
     pub grant: Option<OpeningOption>,
 }
@@ -58,13 +58,13 @@ pub(crate) struct ExplainedDenials {
     /// Number of denials that the executor only counted.
     pub more: u64,
     /// What the gateway refused to the command when it ran before, from the run log: this run reaches no host.
-    pub logged: Vec<LoggedRefusal>,
+    pub(crate) logged: Vec<LoggedRefusal>,
     /// Ports of this machine that an ordinary run of the command reaches.
     pub connect: Vec<u16>,
     /// Hosts and ports that an ordinary run of the command reaches, but this one did not.
-    pub only_here: BTreeSet<String>,
+    pub(crate) only_here: BTreeSet<String>,
     /// Reasons why something may be missing.
-    pub gaps: BTreeSet<Gap>,
+    pub(crate) gaps: BTreeSet<Gap>,
 }
 
 impl ExplainedDenials {

@@ -17,7 +17,7 @@ pub(crate) struct LastCommand {
     /// The run that it belongs to.
     pub run: String,
     /// Whether it had input, which was not stored.
-    pub had_input: bool,
+    pub(crate) had_input: bool,
     /// What the gateway refused while it ran.
     pub refused: Vec<LoggedRefusal>,
 }

@@ -66,8 +66,8 @@ impl Gap {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trace {
-    pub things: Vec<(Traced, u32)>,
-    pub gaps: Vec<Gap>,
+    pub(crate) things: Vec<(Traced, u32)>,
+    pub(crate) gaps: Vec<Gap>,
 }
 
 #[derive(Deserialize)]

@@ -1,7 +1,7 @@
 //! The vendors: each has a file, and a line here.
 
 pub mod claude;
-pub mod openai_models;
+pub(crate) mod openai_models;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod ollama;
@@ -30,7 +30,7 @@ pub enum Vendor {
 }
 
 impl Vendor {
-    pub const ALL: [Vendor; 4] = [
+    pub(crate) const ALL: [Vendor; 4] = [
         Vendor::Claude,
         Vendor::OpenAi,
         Vendor::OpenAiChat,

@@ -4,7 +4,7 @@ use crate::provider::Model;
 use serde_json::Value;
 
 /// Path of the list of models.
-pub const PATH: &str = "/v1/models";
+pub(crate) const PATH: &str = "/v1/models";
 
 /// Parts of the names of models that cannot chat.
 const NO_CHAT: [&str; 13] = [
@@ -36,7 +36,7 @@ const WINDOWS: [(&str, u64); 9] = [
 ];
 
 /// The models of a list.
-pub fn listed(list: &Value) -> Vec<Model> {
+pub(crate) fn listed(list: &Value) -> Vec<Model> {
     let ids = list["data"]
         .as_array()
         .into_iter()
@@ -46,7 +46,7 @@ pub fn listed(list: &Value) -> Vec<Model> {
 }
 
 /// The properties of a model, by its name. Compatible servers have other models, for which it is unknown whether they call tools.
-pub fn of_name(id: &str) -> Model {
+pub(crate) fn of_name(id: &str) -> Model {
     let chat = !NO_CHAT.iter().any(|part| id.contains(part));
     let known = WINDOWS
         .iter()
@@ -75,14 +75,14 @@ pub fn of_name(id: &str) -> Model {
 }
 
 /// Whether it is a model of the vendor's, by its name.
-pub fn is_known(id: &str) -> bool {
+pub(crate) fn is_known(id: &str) -> bool {
     WINDOWS
         .iter()
         .any(|(beginning, _)| id.starts_with(beginning))
 }
 
 /// Whether a model thinks, so that its encrypted thoughts have to be returned to it.
-pub fn thinks(id: &str) -> bool {
+pub(crate) fn thinks(id: &str) -> bool {
     ["o1", "o3", "o4", "gpt-5"]
         .iter()
         .any(|beginning| id.starts_with(beginning))

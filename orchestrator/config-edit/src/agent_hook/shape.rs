@@ -8,7 +8,7 @@ pub struct HookShape {
     /// The field with the tool's name, and the names of tools that are shells.
     pub tool: (&'static str, &'static [&'static str]),
     /// Tools that run command lines in another language: we cannot parse these, so they are refused.
-    pub other_shells: &'static [&'static str],
+    pub(crate) other_shells: &'static [&'static str],
     /// The field with the tool's input: an object, or its JSON text.
     pub input: &'static str,
     /// The field of the input with the command line.
@@ -113,7 +113,7 @@ impl HookShape {
 }
 
 /// The answer for Claude Code's hooks, and for those modelled on them.
-pub fn claude(answer: AgentHookAnswer, input: Map<String, Value>) -> Value {
+pub(crate) fn claude(answer: AgentHookAnswer, input: Map<String, Value>) -> Value {
     let mut output = json!({ "hookEventName": "PreToolUse", "permissionDecision": answer.word });
     if let Some(why) = answer.why {
         output["permissionDecisionReason"] = json!(why);

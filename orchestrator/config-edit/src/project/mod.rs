@@ -9,7 +9,7 @@ mod read;
 
 pub use accepted::AcceptedFiles;
 pub use finding::{ProjectFinding, What};
-pub use read::ProjectDigest;
+pub(crate) use read::ProjectDigest;
 
 use crate::document::Format;
 use orchestrator_launch::agent_files::{self, AgentFileKind, AgentPlace, FILES, Syntax};
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The variable with which OpenCode reads no file of a project.
-pub const OPENCODE_SWITCH: &str = "OPENCODE_DISABLE_PROJECT_CONFIG";
+pub(crate) const OPENCODE_SWITCH: &str = "OPENCODE_DISABLE_PROJECT_CONFIG";
 
 /// Examines the files of agents in each of these directories; those of `client` alone, if it is named.
 pub fn examine(

@@ -89,7 +89,10 @@ impl ExecutorConnection {
     ///
     /// # Errors
     /// If the executor is gone.
-    pub async fn standing_grants(&self, revoke: Option<u64>) -> Result<Vec<SessionGrant>, Failed> {
+    pub(crate) async fn standing_grants(
+        &self,
+        revoke: Option<u64>,
+    ) -> Result<Vec<SessionGrant>, Failed> {
         let (sender, grants) = oneshot::channel();
         let message = revoke.map_or(ToBroker::Grants, |grant| ToBroker::Revoke { grant });
         self.link.send(&message)?;

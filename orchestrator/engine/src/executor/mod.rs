@@ -11,10 +11,10 @@ mod socket;
 mod trial;
 
 pub use approver::{ApproverConnections, FromSession};
-pub use connection::ExecutorConnection;
+pub(crate) use connection::ExecutorConnection;
 pub use error::ExecutorError;
 pub use greeting::{Dial, Dialed, Greeting};
-pub use running_request::{HadPaths, RequestControl, RunningRequest};
-pub use shared_requests::RequestEvent;
+pub(crate) use running_request::{HadPaths, RequestControl, RunningRequest};
+pub(crate) use shared_requests::RequestEvent;
 pub use socket::connect;
 pub use trial::Tried;

@@ -95,7 +95,7 @@ impl RunningRequest {
     }
 
     /// Requests the file that it would change; answered by [`RequestEvent::Seen`].
-    pub fn request_preview(&self) {
+    pub(crate) fn request_preview(&self) {
         self.control.send(|call| ToBroker::Look { call });
     }
 
@@ -138,7 +138,7 @@ impl RequestControl {
     }
 
     /// Requests its end at once, if it was cancelled before.
-    pub fn cancel_again(&self) {
+    pub(crate) fn cancel_again(&self) {
         if self.slot.cancelled.get() {
             self.send(|call| ToBroker::Cancel { call });
         }

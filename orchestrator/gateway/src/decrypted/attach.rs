@@ -43,7 +43,7 @@ pub(super) struct AttachDecision {
     /// Credentials whose placeholders stay in it as text.
     pub passed: Vec<u16>,
     /// Whether a use names it: then it may become a WebSocket.
-    pub is_use: bool,
+    pub(crate) is_use: bool,
     /// The credential whose logins it serves.
     pub login: Option<u16>,
 }

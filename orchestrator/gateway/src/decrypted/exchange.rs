@@ -36,16 +36,16 @@ use tokio::time::timeout;
 pub(super) struct Exchange {
     pub session: Rc<CredentialSession>,
     pub host: Rc<DecryptedHost>,
-    pub upstream: Rc<Upstream>,
+    pub(crate) upstream: Rc<Upstream>,
     pub scheme: Scheme,
     /// The call whose programs have connected, if a client waits for it.
     pub call: CallId,
-    pub activity: Arc<Activity>,
-    pub tasks: Tasks,
+    pub(crate) activity: Arc<Activity>,
+    pub(crate) tasks: Tasks,
     /// Whether the request that is under way may make the connection a WebSocket: then its end for HTTP is no end.
-    pub is_upgrading: Cell<bool>,
+    pub(crate) is_upgrading: Cell<bool>,
     /// Set before the answer by which the connection becomes a WebSocket.
-    pub upgraded: Arc<AtomicBool>,
+    pub(crate) upgraded: Arc<AtomicBool>,
     /// Told when that WebSocket has ended.
     pub websocket: RefCell<Option<oneshot::Receiver<()>>>,
 }

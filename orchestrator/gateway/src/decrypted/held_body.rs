@@ -15,7 +15,7 @@ pub(super) struct BodyBeginning<'q> {
     /// Its bytes among those of all held bodies.
     counted: Vec<Counted<'q>>,
     trailers: Option<HeaderMap>,
-    pub is_whole: bool,
+    pub(crate) is_whole: bool,
 }
 
 impl<'q> BodyBeginning<'q> {

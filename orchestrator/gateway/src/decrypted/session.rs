@@ -18,10 +18,10 @@ pub(super) struct CredentialSession {
     pub credentials: Vec<CredentialSpec>,
     pub values: CredentialValues,
     pub reports: Rc<UseReports>,
-    pub questions: Questions,
+    pub(crate) questions: Questions,
     pub times: Times,
-    pub tls: Rc<HostTls>,
-    pub certifier: Option<Certifier>,
+    pub(crate) tls: Rc<HostTls>,
+    pub(crate) certifier: Option<Certifier>,
     /// The hosts of credentials; those of rules alone are made when they are connected to.
     pub hosts: HashMap<(String, u16), Rc<DecryptedHost>>,
     pub rules: Vec<Vec<RequestRule>>,

@@ -38,7 +38,7 @@ pub struct CertificateRoots {
 
 impl CertificateRoots {
     /// Those of this machine, and of `SSL_CERT_FILE` and `SSL_CERT_DIR` in the environment instead. Reads files.
-    pub fn of_machine() -> Self {
+    pub(crate) fn of_machine() -> Self {
         Self {
             machine: rustls_native_certs::load_native_certs().certs,
             company: Vec::new(),
@@ -52,7 +52,7 @@ impl CertificateRoots {
     }
 
     /// Those of this machine, and those of a policy that `company` has. Reads files.
-    pub fn of_machine_and(company: &Self) -> Self {
+    pub(crate) fn of_machine_and(company: &Self) -> Self {
         Self {
             company: company.company.clone(),
             ..Self::of_machine()
@@ -63,7 +63,7 @@ impl CertificateRoots {
     ///
     /// # Errors
     /// They are not in that form.
-    pub fn with_company(mut self, pem: &str) -> Result<Self, pem::Error> {
+    pub(crate) fn with_company(mut self, pem: &str) -> Result<Self, pem::Error> {
         let read = CertificateDer::pem_slice_iter(pem.as_bytes());
         self.company = read.collect::<Result<_, _>>()?;
         Ok(self)
@@ -184,11 +184,11 @@ impl From<hyper::Error> for SendError {
 pub(super) struct Dialer {
     pub connect: Connect,
     /// Absent for a host without TLS.
-    pub tls: Option<Rc<HostTls>>,
+    pub(crate) tls: Option<Rc<HostTls>>,
     pub host: String,
     pub times: Times,
-    pub activity: Arc<Activity>,
-    pub tasks: Tasks,
+    pub(crate) activity: Arc<Activity>,
+    pub(crate) tasks: Tasks,
 }
 
 /// A connection, with TLS or without.

@@ -14,7 +14,7 @@ const ADDRESS_S: u64 = 10;
 
 /// Why a host is not connected to.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ConnectError {
+pub(crate) enum ConnectError {
     /// It may not be reached, or its name has no address.
     #[error("{0}")]
     Reach(#[from] ReachError),

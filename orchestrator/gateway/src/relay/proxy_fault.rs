@@ -12,7 +12,7 @@ pub(super) const INTERIM_MAX: usize = 8;
 
 /// Why a proxy opens no tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ProxyFault {
+pub(crate) enum ProxyFault {
     #[error("cannot be reached: {0}")]
     Unreachable(String),
     /// Its words are escaped and cut.
@@ -42,7 +42,7 @@ pub enum ProxyFault {
 
 impl ProxyFault {
     /// Whether another address of the same host may have another answer.
-    pub fn is_of_address(&self) -> bool {
+    pub(crate) fn is_of_address(&self) -> bool {
         match self {
             Self::Refused { status, .. } | Self::RefusedAddress { status, .. } => *status >= 500,
             Self::Unreachable(_)

@@ -27,7 +27,7 @@ pub(super) struct TunnelStart<'a> {
     /// The host that the connection was allowed for; absent, any name may be asked for.
     pub host: Option<&'a str>,
     /// Sees the host's first bytes, before the program does.
-    pub watched: Option<WatchedConnection>,
+    pub(crate) watched: Option<WatchedConnection>,
 }
 
 /// When a connection without bytes ends.
@@ -36,7 +36,7 @@ pub(super) struct Idle<C> {
     pub limit: Duration,
     /// How often to look whether they do.
     pub look: Duration,
-    pub is_crowded: C,
+    pub(crate) is_crowded: C,
 }
 
 impl<C: Fn() -> bool> Idle<C> {

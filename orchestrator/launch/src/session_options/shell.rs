@@ -14,7 +14,7 @@ impl SessionOptions {
     ///
     /// # Errors
     /// If one of them names a place that a project can fill.
-    pub fn check_environment(&self) -> Result<(), Failed> {
+    pub(crate) fn check_environment(&self) -> Result<(), Failed> {
         check_variables(self.given.central.as_deref(), || {
             self.project().ok().cloned()
         })

@@ -9,15 +9,15 @@ use orchestrator_text::utf8::beginning;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
 /// Maximum number of blocks of an answer; of the others only the number is given.
-pub const BLOCKS_MAX: usize = 256;
+pub(crate) const BLOCKS_MAX: usize = 256;
 /// Maximum bytes of an error message.
-pub const MESSAGE_MAX: usize = 4096;
+pub(crate) const MESSAGE_MAX: usize = 4096;
 
 /// The answer of a tool of `server`.
 ///
 /// # Errors
 /// If the tool reports a failure, with the tool's own message.
-pub fn reply(server: &str, result: CallToolResult) -> Result<OutsideReply, Failed> {
+pub(crate) fn reply(server: &str, result: CallToolResult) -> Result<OutsideReply, Failed> {
     let mut shown = Shown::default();
     let count = result.content.len();
     result
@@ -50,7 +50,7 @@ pub fn reply(server: &str, result: CallToolResult) -> Result<OutsideReply, Faile
 }
 
 /// The beginning of a text.
-pub fn brief(text: &str) -> &str {
+pub(crate) fn brief(text: &str) -> &str {
     beginning(text, MESSAGE_MAX)
 }
 

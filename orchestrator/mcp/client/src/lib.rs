@@ -6,8 +6,8 @@ pub mod edit;
 pub mod store;
 pub mod log;
 pub mod messages;
-pub mod blocks;
-pub mod pins;
+pub(crate) mod blocks;
+pub(crate) mod pins;
 pub mod address;
 mod state;
 mod http;
@@ -22,4 +22,4 @@ mod available;
 
 pub use available::Available;
 pub use servers::ServerReport;
-pub use session_servers::{FoundSettings, SessionServers, find, named, read};
+pub use session_servers::{SessionServers, find, named, read};

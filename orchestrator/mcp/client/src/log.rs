@@ -7,12 +7,12 @@ use orchestrator_text::utf8::beginning;
 use std::collections::VecDeque;
 
 /// Maximum number of lines to keep.
-pub const LINES_MAX: usize = 1000;
+pub(crate) const LINES_MAX: usize = 1000;
 /// Maximum bytes of a line.
 pub const LINE_MAX: usize = 2000;
 
 #[derive(Debug)]
-pub struct Ring {
+pub(crate) struct Ring {
     lines: VecDeque<String>,
     cutter: LineCutter,
     changed: bool,
@@ -20,7 +20,7 @@ pub struct Ring {
 
 impl Ring {
     /// A log from lines that were saved before.
-    pub fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let mut ring = Self {
             lines: VecDeque::new(),
             cutter: LineCutter::new(Terminator::Lf, 2 * LINE_MAX),
@@ -32,7 +32,7 @@ impl Ring {
     }
 
     /// Adds a line; cuts it if it is too long.
-    pub fn push(&mut self, line: &str) {
+    pub(crate) fn push(&mut self, line: &str) {
         if self.lines.len() == LINES_MAX {
             self.lines.pop_front();
         }
@@ -41,7 +41,7 @@ impl Ring {
     }
 
     /// Adds a piece of standard error, cut anywhere. Known secrets and unsafe characters are removed.
-    pub fn push_bytes(&mut self, bytes: &[u8], redactor: &Redactor) {
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8], redactor: &Redactor) {
         self.cutter.push(bytes);
         while let Some(CutLine::Whole(line) | CutLine::TooLong(line)) = self.cutter.next_line() {
             self.push_said(&line, redactor);
@@ -49,13 +49,13 @@ impl Ring {
     }
 
     /// Ends an incomplete line.
-    pub fn finish(&mut self, redactor: &Redactor) {
+    pub(crate) fn finish(&mut self, redactor: &Redactor) {
         let bytes = self.cutter.rest();
         self.push_said(&bytes, redactor);
     }
 
     /// Adds a server's message as one line with a prefix, so that it cannot look like a line of ours.
-    pub fn push_said(&mut self, bytes: &[u8], redactor: &Redactor) {
+    pub(crate) fn push_said(&mut self, bytes: &[u8], redactor: &Redactor) {
         let line = one_line(bytes, redactor);
         if !line.is_empty() {
             self.push(&format!("> {line}"));
@@ -63,20 +63,12 @@ impl Ring {
     }
 
     /// The lines, oldest first.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// The last lines, oldest first.
-    pub fn last(&self, count: usize) -> impl Iterator<Item = &str> {
-        self.lines
-            .iter()
-            .skip(self.lines.len().saturating_sub(count))
-            .map(String::as_str)
-    }
-
     /// Whether lines were added since the last call.
-    pub fn take_changed(&mut self) -> bool {
+    pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 }
@@ -111,7 +103,7 @@ mod tests {
             (ring.text().lines().count(), ring.text().lines().next()),
             (LINES_MAX, Some("1"))
         );
-        assert_eq!(ring.last(1).map(str::len).collect::<Vec<_>>(), [LINE_MAX]);
+        assert_eq!(ring.text().lines().last().map(str::len), Some(LINE_MAX));
         assert!(ring.take_changed() && !ring.take_changed());
     }
 

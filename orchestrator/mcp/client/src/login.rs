@@ -124,7 +124,7 @@ fn learn(stored: &StoredCredentials) {
 }
 
 /// Registers a value as a secret, to be removed from all that is shown. A redactor that cannot search for it withholds more, not less.
-pub fn learn_secret(name: &str, value: &str) {
+pub(crate) fn learn_secret(name: &str, value: &str) {
     let _ = redactor().learn(Secret {
         name: name.to_owned(),
         value: value.as_bytes().to_vec(),

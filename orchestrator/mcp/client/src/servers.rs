@@ -66,7 +66,7 @@ pub struct ServerReport {
     /// Differences from the accepted tools.
     pub changes: ToolChanges,
     /// Each tool that is new or changed, as it was accepted and as it is listed.
-    pub differences: Vec<Difference>,
+    pub(crate) differences: Vec<Difference>,
     /// The whole list of the server: what is accepted with this report.
     pub listed: Vec<ListedTool>,
     /// Tools that cannot be offered, each with the reason.

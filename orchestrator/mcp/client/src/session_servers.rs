@@ -31,7 +31,7 @@ pub struct FoundSettings {
     /// Whether there are settings that cannot be used.
     pub is_broken: bool,
     /// The repository's settings, where they are not accepted yet.
-    pub proposed: Option<String>,
+    pub(crate) proposed: Option<String>,
 }
 
 /// Reads the settings of the user and, if their current text was accepted, those of the repository at `project`.

@@ -15,13 +15,13 @@ use thiserror::Error;
 /// Maximum size of a settings file, in bytes.
 pub const FILE_MAX: usize = 256 * 1024;
 /// Maximum number of servers in a session.
-pub const SERVERS_MAX: usize = 32;
+pub(crate) const SERVERS_MAX: usize = 32;
 /// Maximum length of a server's name: together with a tool's name it has to fit into the 64 characters that model vendors accept.
 pub const NAME_MAX: usize = 32;
 /// Maximum number of a server's arguments.
-pub const ARGUMENTS_MAX: usize = 256;
+pub(crate) const ARGUMENTS_MAX: usize = 256;
 /// Maximum number of tools that one list in a server's settings may name.
-pub const LISTED_MAX: usize = 256;
+pub(crate) const LISTED_MAX: usize = 256;
 /// The default and the maximum time limit of a call, in seconds.
 const TIMEOUT_S: u32 = 60;
 const TIMEOUT_MAX_S: u32 = 600;
@@ -56,7 +56,7 @@ pub struct ServerSettings {
     /// Tools to offer; `None` for all.
     pub offered: Option<BTreeSet<String>>,
     /// The risk of tools for which it is not high.
-    pub risks: BTreeMap<String, Risk>,
+    pub(crate) risks: BTreeMap<String, Risk>,
     /// How long a call may take, in seconds.
     pub timeout_s: u32,
     /// Digest of what it runs or where it is: if that changes, it is a different server.
@@ -118,11 +118,11 @@ pub struct LoginSettings {
     /// Our registered client ID; without it we register ourselves.
     pub client_id: Option<String>,
     /// The secret of the client ID. Variables are not replaced yet.
-    pub client_secret: Option<String>,
+    pub(crate) client_secret: Option<String>,
     /// The local port to which the browser is sent back; any free port if absent.
     pub callback_port: Option<u16>,
     /// The scopes to request; those that the server names if absent.
-    pub scopes: Option<Vec<String>>,
+    pub(crate) scopes: Option<Vec<String>>,
 }
 
 /// Why settings are refused.
@@ -249,7 +249,7 @@ pub fn parse(text: &str, whose: SettingsOwner) -> Result<Vec<ServerSettings>, Se
 }
 
 /// Whether a server may have this name. Without `__` in it and `_` at its ends, `mcp__NAME__TOOL` can be split in only one way.
-pub fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let ends = [name.chars().next(), name.chars().last()];
     let ends = ends

@@ -33,7 +33,7 @@ pub fn user_file() -> PathBuf {
 pub const REPOSITORY_FILE: &str = ".mcp.json";
 
 /// The directory for the files of a server that sees nothing of the project: one for each server and project.
-pub fn central(server: &str, project: &str) -> PathBuf {
+pub(crate) fn central(server: &str, project: &str) -> PathBuf {
     let name = format!("{server}-{}", Digest(Sha256::digest(project).into()));
     state_directory::data().join("servers").join(name)
 }
@@ -78,7 +78,7 @@ impl ServerFiles {
     }
 
     /// The place of a server in the settings for `project`.
-    pub fn of_server(server: &ServerSettings, project: &str) -> Self {
+    pub(crate) fn of_server(server: &ServerSettings, project: &str) -> Self {
         match server.whose {
             SettingsOwner::User => Self::of(&server.name, None),
             SettingsOwner::Repository => Self::of(&server.name, Some(project)),
@@ -92,7 +92,7 @@ impl ServerFiles {
     }
 
     /// The stored pins, if there are any.
-    pub fn pins(&self) -> Option<String> {
+    pub(crate) fn pins(&self) -> Option<String> {
         kept::read(&self.file(".pins"))
     }
 
@@ -100,7 +100,7 @@ impl ServerFiles {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn write_pins(&self, text: &str) -> io::Result<()> {
+    pub(crate) fn write_pins(&self, text: &str) -> io::Result<()> {
         kept::replace(&self.file(".pins"), text)
     }
 
@@ -113,12 +113,12 @@ impl ServerFiles {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn write_waiting(&self, text: &str) -> io::Result<()> {
+    pub(crate) fn write_waiting(&self, text: &str) -> io::Result<()> {
         kept::replace(&self.file(".waiting"), text)
     }
 
     /// Removes the tools that wait to be accepted.
-    pub fn forget_waiting(&self) {
+    pub(crate) fn forget_waiting(&self) {
         self.remove(".waiting");
     }
 
@@ -131,7 +131,7 @@ impl ServerFiles {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn write_log(&self, text: &str) -> io::Result<()> {
+    pub(crate) fn write_log(&self, text: &str) -> io::Result<()> {
         kept::replace(&self.file(".log"), text)
     }
 
@@ -144,12 +144,12 @@ impl ServerFiles {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn write_login(&self, text: &str) -> io::Result<()> {
+    pub(crate) fn write_login(&self, text: &str) -> io::Result<()> {
         kept::replace(&self.file(".login"), text)
     }
 
     /// The hosts that took part when a person logged in.
-    pub fn login_hosts(&self) -> Vec<HostOrigin> {
+    pub(crate) fn login_hosts(&self) -> Vec<HostOrigin> {
         let text = kept::read(&self.login_hosts_file()).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
@@ -158,7 +158,7 @@ impl ServerFiles {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn write_login_hosts(&self, hosts: &BTreeSet<HostOrigin>) -> io::Result<()> {
+    pub(crate) fn write_login_hosts(&self, hosts: &BTreeSet<HostOrigin>) -> io::Result<()> {
         let text = serde_json::to_string(hosts).map_err(io::Error::other)?;
         kept::replace(&self.login_hosts_file(), &text)
     }
@@ -169,7 +169,7 @@ impl ServerFiles {
     }
 
     /// The server's last challenge, if it refused us.
-    pub fn challenge(&self) -> Option<String> {
+    pub(crate) fn challenge(&self) -> Option<String> {
         kept::read(&self.file(".challenge"))
     }
 
@@ -177,7 +177,7 @@ impl ServerFiles {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn write_challenge(&self, text: &str) -> io::Result<()> {
+    pub(crate) fn write_challenge(&self, text: &str) -> io::Result<()> {
         kept::replace(&self.file(".challenge"), text)
     }
 
@@ -185,7 +185,7 @@ impl ServerFiles {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn lock_file(&self) -> io::Result<File> {
+    pub(crate) fn lock_file(&self) -> io::Result<File> {
         let mut options = File::options();
         options
             .write(true)
@@ -204,7 +204,7 @@ impl ServerFiles {
     }
 
     /// Removes the stored challenge.
-    pub fn forget_challenge(&self) {
+    pub(crate) fn forget_challenge(&self) {
         self.remove(".challenge");
     }
 

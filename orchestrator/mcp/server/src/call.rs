@@ -31,9 +31,9 @@ const NOT_FOR_MODELS: [&str; 4] = ["call", "layers", "tool", "usage"];
 
 /// What a call needs from its server.
 pub(crate) struct ToolCaller<'a> {
-    pub asker: &'a Arc<str>,
+    pub(crate) asker: &'a Arc<str>,
     pub log: &'a LogLevel,
-    pub outputs: &'a Outputs,
+    pub(crate) outputs: &'a Outputs,
     /// Whether to keep unsafe characters in results.
     pub raw: bool,
     /// Whether results have structured content besides their text.

@@ -12,7 +12,7 @@ mod listing;
 mod server;
 mod http;
 
-pub use http::{AnswerBody, BODY_MAX, Clients, HttpClients, NotPassedOn};
+pub use http::{AnswerBody, BODY_MAX, Clients, HttpClients};
 pub use listing::Listing;
-pub use projects::{SessionOpener, SessionRequest, SessionRequests, open_sessions};
+pub use projects::{SessionOpener, open_sessions};
 pub use server::{McpSettings, serve};

@@ -29,7 +29,7 @@ impl Listing {
     }
 
     /// Tells `peer` of each change after the first list, until the returned tasks are dropped.
-    pub fn announce_to(&self, peer: Peer<RoleServer>) -> JoinSet<()> {
+    pub(crate) fn announce_to(&self, peer: Peer<RoleServer>) -> JoinSet<()> {
         let mut changes = self.0.subscribe();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {

@@ -34,7 +34,7 @@ pub struct SessionRequest {
 }
 
 /// Sends requests for sessions.
-pub type SessionRequests = UnboundedSender<SessionRequest>;
+pub(crate) type SessionRequests = UnboundedSender<SessionRequest>;
 
 /// Opens the sessions of one client, for the project that it works on.
 pub trait SessionOpener {

@@ -54,14 +54,14 @@ pub fn lines(pending: &PendingCall, columns: usize) -> Vec<String> {
 
 /// Which part of the lines is visible, and whether the end has been visible.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct PageView {
+pub(crate) struct PageView {
     first: usize,
     seen_end: bool,
 }
 
 impl PageView {
     /// The lines to show now, of `rows`.
-    pub fn page<'l>(&mut self, lines: &'l [String], rows: usize) -> &'l [String] {
+    pub(crate) fn page<'l>(&mut self, lines: &'l [String], rows: usize) -> &'l [String] {
         let rows = rows.max(1);
         self.first = self.first.min(lines.len().saturating_sub(1) / rows * rows);
         let end = (self.first + rows).min(lines.len());
@@ -70,27 +70,27 @@ impl PageView {
     }
 
     /// Moves forward by a page.
-    pub fn forward(&mut self, rows: usize) {
+    pub(crate) fn forward(&mut self, rows: usize) {
         self.first = self.first.saturating_add(rows.max(1));
     }
 
     /// Moves back by a page.
-    pub fn back(&mut self, rows: usize) {
+    pub(crate) fn back(&mut self, rows: usize) {
         self.first = self.first.saturating_sub(rows.max(1));
     }
 
     /// Moves to the last page.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.first = usize::MAX;
     }
 
     /// Whether the end has been visible.
-    pub fn has_seen_end(&self) -> bool {
+    pub(crate) fn has_seen_end(&self) -> bool {
         self.seen_end
     }
 
     /// `page 2 of 5`.
-    pub fn position(&self, lines: &[String], rows: usize) -> String {
+    pub(crate) fn position(&self, lines: &[String], rows: usize) -> String {
         let rows = rows.max(1);
         format!(
             "page {} of {}",

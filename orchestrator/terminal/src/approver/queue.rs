@@ -17,7 +17,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 const SCAN: Duration = Duration::from_millis(500);
 
 /// A call by its session and number.
-pub type CallKey = (String, CallId);
+pub(crate) type CallKey = (String, CallId);
 
 /// A pending call that can be shown.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct PendingCall {
     /// The request, as the broker received it.
     pub request: Request,
     /// The request in the form in which it is shown.
-    pub proposal: Proposal,
+    pub(crate) proposal: Proposal,
 }
 
 #[derive(Debug)]
@@ -212,7 +212,7 @@ impl ApprovalQueue {
     }
 
     /// Requests the lasting grants of a session, after revoking one of them if given.
-    pub fn grants(&self, session: &str, revoke: Option<u64>) {
+    pub(crate) fn grants(&self, session: &str, revoke: Option<u64>) {
         let message = revoke.map_or(FromApprover::Grants, |grant| FromApprover::Revoke { grant });
         self.connections.send(session, &message);
     }

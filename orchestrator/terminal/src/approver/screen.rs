@@ -10,7 +10,7 @@ pub(super) struct PendingScreen {
     waiting: VecDeque<PendingCall>,
     /// The sessions seen so far.
     sessions: BTreeSet<String>,
-    pub view: PageView,
+    pub(crate) view: PageView,
 }
 
 impl PendingScreen {

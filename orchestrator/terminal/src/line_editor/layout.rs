@@ -24,7 +24,7 @@ pub(crate) enum Prefix {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    pub prefix: Prefix,
+    pub(crate) prefix: Prefix,
     pub text: String,
     /// Its width, including the prefix.
     pub columns: usize,

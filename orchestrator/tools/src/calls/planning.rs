@@ -14,9 +14,9 @@ use std::sync::Arc;
 pub(crate) struct PlannedCall {
     pub work: PlannedWork,
     pub times: AskedTimes,
-    pub without_effect: Vec<&'static str>,
+    pub(crate) without_effect: Vec<&'static str>,
     /// Whether it changes files.
-    pub changes_files: bool,
+    pub(crate) changes_files: bool,
 }
 
 /// What a call does.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Maximum number of calls in a batch.
-pub const INVOCATIONS_MAX: usize = 32;
+pub(crate) const INVOCATIONS_MAX: usize = 32;
 /// Maximum characters of a list item.
 const ITEM: usize = 2000;
 /// Maximum number of list items.
@@ -104,7 +104,7 @@ impl ToolInput for HotSwap {
 /// Ends the task and hands over its result.
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct FinishTask {
+pub(crate) struct FinishTask {
     /// What was done, or found out.
     #[schemars(length(min = 1, max = 8000))]
     summary: String,
@@ -159,7 +159,7 @@ impl ToolInput for FinishTask {
 /// `web_fetch` is; a redirection is not followed but named.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ViewImage {
+pub(crate) struct ViewImage {
     /// A file: absolute, or relative to the project root; `central:` before it means the central root. Or an address, with
     /// https://.
     path: String,
@@ -186,7 +186,7 @@ impl ToolInput for ViewImage {
 /// other: what the policy says of `bash` holds for it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RunTests {
+pub(crate) struct RunTests {
     /// auto if absent: by the files that are there.
     #[schemars(extend("enum" = Framework::NAMES))]
     framework: Option<String>,

@@ -83,7 +83,7 @@ impl ToolInput for Bash {
 /// Lists the session's background processes, those that have ended too.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct BackgroundList {}
+pub(crate) struct BackgroundList {}
 
 impl ToolInput for BackgroundList {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
@@ -94,7 +94,7 @@ impl ToolInput for BackgroundList {
 /// Reads what a background process has printed: the last of it, or from an offset on.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct BackgroundLog {
+pub(crate) struct BackgroundLog {
     /// The number that `bash` returned.
     #[schemars(range(min = 1))]
     id: u64,
@@ -120,7 +120,7 @@ impl ToolInput for BackgroundLog {
 /// Ends a background process and everything it has started.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct BackgroundKill {
+pub(crate) struct BackgroundKill {
     /// The number that `bash` returned.
     #[schemars(range(min = 1))]
     id: u64,

@@ -180,7 +180,7 @@ impl ToolInput for FileList {
 /// choose.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Glob {
+pub(crate) struct Glob {
     /// Such as `src/**/*.rs`.
     pattern: String,
     /// Where to look; the project root if absent.

@@ -7,10 +7,13 @@ mod files;
 mod notes;
 mod web;
 
-pub use agent::{Batch, FinishTask, INVOCATIONS_MAX, RunTests, Thinking, ViewImage};
-pub use commands::{BackgroundKill, BackgroundList, BackgroundLog, Bash};
-pub use files::{FileEdit, FileList, FileRead, FileWrite, Glob, Grep};
-pub use notes::{
+pub use agent::{Batch, Thinking};
+pub(crate) use agent::{FinishTask, INVOCATIONS_MAX, RunTests, ViewImage};
+pub use commands::Bash;
+pub(crate) use commands::{BackgroundKill, BackgroundList, BackgroundLog};
+pub(crate) use files::Glob;
+pub use files::{FileEdit, FileList, FileRead, FileWrite, Grep};
+pub(crate) use notes::{
     Checkpoint, GoalComplete, GoalCreate, GoalList, GoalSwitch, Memory, TodoRead, TodoWrite,
 };
-pub use web::{WebFetch, WebSearch};
+pub(crate) use web::{WebFetch, WebSearch};

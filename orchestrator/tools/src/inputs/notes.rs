@@ -23,7 +23,7 @@ fn required<T>(name: &str, value: Option<T>) -> Result<T, FieldError> {
 /// Returns the list of things to do for this project.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TodoRead {}
+pub(crate) struct TodoRead {}
 
 impl ToolInput for TodoRead {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
@@ -34,7 +34,7 @@ impl ToolInput for TodoRead {
 /// Replaces the list of things to do for this project, or changes one entry of it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TodoWrite {
+pub(crate) struct TodoWrite {
     /// The whole new list; may be empty.
     #[schemars(length(max = MAX))]
     todos: Option<Vec<Todo>>,
@@ -78,7 +78,7 @@ impl ToolInput for TodoWrite {
 /// Keeps values by name for this project, from session to session.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Memory {
+pub(crate) struct Memory {
     /// What to do.
     action: MemoryAction,
     /// The name; not for `list`.
@@ -128,7 +128,7 @@ impl ToolInput for Memory {
 /// Adds a goal for this project. It becomes the active one if none is.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct GoalCreate {
+pub(crate) struct GoalCreate {
     /// The result to reach.
     #[schemars(length(min = 1, max = 1000))]
     description: String,
@@ -158,7 +158,7 @@ impl ToolInput for GoalCreate {
 /// Pauses the active goal, resumes another one, or begins a new one.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct GoalSwitch {
+pub(crate) struct GoalSwitch {
     /// What to do.
     action: GoalAction,
     /// The goal to resume.
@@ -196,7 +196,7 @@ impl ToolInput for GoalSwitch {
 /// Says that the active goal is reached.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct GoalComplete {
+pub(crate) struct GoalComplete {
     /// What was done.
     #[schemars(length(min = 1, max = 8000))]
     summary: String,
@@ -218,7 +218,7 @@ impl ToolInput for GoalComplete {
 /// Returns the goals of this project and their checkpoints.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct GoalList {}
+pub(crate) struct GoalList {}
 
 impl ToolInput for GoalList {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {
@@ -226,7 +226,7 @@ impl ToolInput for GoalList {
     }
 }
 
-pub use goal::Checkpoint;
+pub(crate) use goal::Checkpoint;
 
 impl ToolInput for Checkpoint {
     fn plan(self, _: &PlanContext<'_>) -> Result<Plan, InputError> {

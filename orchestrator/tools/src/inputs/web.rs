@@ -16,7 +16,7 @@ use serde_json::json;
 /// Searches the web; returns a numbered list of titles, addresses and excerpts. What it finds was written by strangers.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct WebSearch {
+pub(crate) struct WebSearch {
     /// What to search for.
     query: String,
     /// At most this many results; 5 if absent.
@@ -43,7 +43,7 @@ impl ToolInput for WebSearch {
 /// `⟦end of hidden text⟧`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct WebFetch {
+pub(crate) struct WebFetch {
     /// The address, with https://.
     url: String,
     /// Only those elements of an HTML page that this CSS selector means, such as `main` or `#content > p`; all of it if absent.

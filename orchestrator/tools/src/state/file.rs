@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, PartialEq)]
 pub struct StateEffect {
     /// The new content of the file, if it changed.
-    pub save: Option<Vec<u8>>,
+    pub(crate) save: Option<Vec<u8>>,
     /// For the model.
     pub text: String,
     /// How many entries there are.

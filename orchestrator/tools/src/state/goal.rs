@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of goals.
-pub const MAX: usize = 100;
+pub(crate) const MAX: usize = 100;
 /// Maximum number of checkpoints of one goal.
-pub const CHECKPOINTS: usize = 100;
+pub(crate) const CHECKPOINTS: usize = 100;
 /// Maximum number of items in a list.
 const LIST: usize = 100;
 /// Maximum characters of an item in a list.
@@ -20,7 +20,7 @@ const TEXT: usize = 8000;
 /// The goals.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Goals {
+pub(crate) struct Goals {
     goals: Vec<Goal>,
 }
 
@@ -59,15 +59,15 @@ pub struct Checkpoint {
     /// Files that were changed.
     #[schemars(length(max = LIST), inner(length(min = 1, max = ITEM)))]
     #[serde(default)]
-    pub files_modified: Vec<String>,
+    pub(crate) files_modified: Vec<String>,
     /// Tests that were added.
     #[schemars(length(max = LIST), inner(length(min = 1, max = ITEM)))]
     #[serde(default)]
-    pub tests_added: Vec<String>,
+    pub(crate) tests_added: Vec<String>,
     /// Decisions that stand.
     #[schemars(length(max = LIST), inner(length(min = 1, max = ITEM)))]
     #[serde(default)]
-    pub decisions_locked: Vec<String>,
+    pub(crate) decisions_locked: Vec<String>,
 }
 
 /// A change of the goals.
@@ -105,7 +105,7 @@ impl GoalChange {
 
 impl Goals {
     /// Makes a change.
-    pub fn change(&mut self, change: &GoalChange) -> Result<(), StateError> {
+    pub(crate) fn change(&mut self, change: &GoalChange) -> Result<(), StateError> {
         match change {
             GoalChange::Create {
                 description,
@@ -153,7 +153,7 @@ impl Goals {
     }
 
     /// Adds a checkpoint to the active goal.
-    pub fn note(&mut self, checkpoint: &Checkpoint) -> Result<(), StateError> {
+    pub(crate) fn note(&mut self, checkpoint: &Checkpoint) -> Result<(), StateError> {
         let goal = self.active()?;
         if goal.checkpoints.len() >= CHECKPOINTS {
             return Err(StateError::Full {

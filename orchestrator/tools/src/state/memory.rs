@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Maximum number of values.
 pub const MAX: usize = 500;
 /// Maximum bytes of one value as JSON.
-pub const VALUE_MAX: usize = 16 << 10;
+pub(crate) const VALUE_MAX: usize = 16 << 10;
 
 /// An action of the tool.
 #[derive(Clone, Debug, PartialEq)]

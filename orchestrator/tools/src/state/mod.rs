@@ -6,11 +6,11 @@
 //! remove.
 
 mod file;
-pub mod goal;
+pub(crate) mod goal;
 pub mod memory;
 pub mod todo;
 
-pub use file::{StateEffect, StateError};
+pub(crate) use file::{StateEffect, StateError};
 
 use broker_protocol::StateTool;
 use file::{changed, listing, parse};

@@ -8,22 +8,22 @@ use cssparser::{Parser, ParserInput, Token};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Compound {
     /// The element's name, in lower case.
-    pub tag: Option<String>,
+    pub(crate) tag: Option<String>,
     /// Its ID, if the selector names one.
     pub id: Option<String>,
     /// Its classes, all of which it needs.
-    pub classes: Vec<String>,
+    pub(crate) classes: Vec<String>,
     /// Whether more is needed than this: other elements around it.
-    pub is_part: bool,
+    pub(crate) is_part: bool,
 }
 
 /// A rule for one selector.
 #[derive(Debug)]
 pub(super) struct StyleRule {
     /// Which elements it is for.
-    pub compound: Compound,
+    pub(crate) compound: Compound,
     /// The declarations that can hide or show it.
-    pub declarations: Declarations,
+    pub(crate) declarations: Declarations,
 }
 
 impl Compound {
