@@ -191,14 +191,8 @@ impl BackgroundProcesses {
             BackgroundState::Ended { output, .. } => (output, false),
         };
         let (from, bytes) = output.piece(request.from, request.most as usize);
-        let margin = u64::from(limit::LOG_MARGIN).min(from);
-        let (at, mut before) = output.piece(Some(from - margin), margin as usize);
-        before.truncate(usize::try_from(from.saturating_sub(at)).unwrap_or_default());
         let end = from + bytes.len() as u64;
-        let behind = match output.piece(Some(end), limit::LOG_MARGIN.into()) {
-            (at, behind) if at == end => behind,
-            (_, _) => Vec::new(),
-        };
+        let (before, behind) = output.around(from..end, limit::LOG_MARGIN);
         Ok(FileReply::Logged(Logged {
             from,
             bytes,

@@ -7,6 +7,7 @@ use nix::sys::stat::Mode;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -109,6 +110,18 @@ impl Capture {
             }
         }
         (from, bytes)
+    }
+
+    /// At most `max` bytes on each side of a piece, as far as they are kept.
+    pub fn around(&self, piece: Range<u64>, max: u16) -> (Vec<u8>, Vec<u8>) {
+        let before = u64::from(max).min(piece.start);
+        let (at, mut before) = self.piece(Some(piece.start - before), before as usize);
+        before.truncate(usize::try_from(piece.start.saturating_sub(at)).unwrap_or_default());
+        let behind = match self.piece(Some(piece.end), max.into()) {
+            (at, behind) if at == piece.end => behind,
+            (_, _) => Vec::new(),
+        };
+        (before, behind)
     }
 
     /// Bytes from one of the places that keep output: the beginning, the end, the file.
@@ -291,10 +304,28 @@ mod tests {
     }
 
     #[test]
+    fn both_sides_of_a_piece_are_bounded_and_end_with_the_output() {
+        let central = tempfile::tempdir().unwrap();
+        let mut kept = Capture::new(10, 100, central.path(), "1.log".into());
+        (b"0123456789abcdef")
+            .chunks(4)
+            .for_each(|chunk| kept.push(chunk));
+        let around = |from, to| {
+            let (before, behind) = kept.around(from..to, 3);
+            [before, behind].map(|side| String::from_utf8(side).unwrap())
+        };
+        assert_eq!(around(0, 2), ["", "234"]);
+        assert_eq!(around(2, 4), ["01", "456"]);
+        assert_eq!(around(6, 11), ["345", "bcd"]);
+        assert_eq!(around(14, 16), ["bcd", ""]);
+    }
+
+    #[test]
     fn nothing_is_kept_where_nothing_is_wanted() {
         let mut kept = Capture::nothing();
         kept.push(b"12345");
         kept.push(b"6");
+        assert_eq!(kept.around(5..6, 3), (vec![], vec![]));
         assert_eq!((kept.total(), kept.piece(None, 9)), (6, (6, vec![])));
         assert_eq!(
             kept.finish(),

@@ -725,11 +725,11 @@ fn a_profile_cuts_at_its_bounds_and_the_whole_is_in_a_file(place: Place) {
             .len(),
         10_240
     );
-    // In short words: the one at a cut is left out, because it may be part of a secret.
+    // In short words: the one at a cut is left out, as it may be part of a secret.
     let over = session.bash("yes | head -c 10241; echo");
     let note = over.success().lines().next().unwrap();
     let full = note
-        .strip_prefix("[truncated: total=10242 shown=5120 strategy=tail full=")
+        .strip_prefix("[truncated: total=10242 shown=5119 strategy=tail full=")
         .unwrap();
     // Read by lines, which has no digest to say that it is whole, and cut as well.
     let whole = session.call("file_read", json!({"path": full.trim_end_matches(']')}));
