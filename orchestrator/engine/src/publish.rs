@@ -180,8 +180,21 @@ impl Publisher {
 
     /// Publishes what both streams still hold back.
     pub(crate) async fn finish_output(&self) {
+        self.show_held(SanitizedStream::finish).await;
+    }
+
+    /// Whether a word of a stream waits for what follows it.
+    pub(crate) fn holds_a_word(&self) -> bool {
+        self.streams
+            .borrow()
+            .iter()
+            .any(SanitizedStream::holds_a_word)
+    }
+
+    /// Publishes what `take` gives of both streams.
+    pub(crate) async fn show_held(&self, take: fn(&mut SanitizedStream) -> Vec<u8>) {
         for stderr in [false, true] {
-            let bytes = self.streams.borrow_mut()[usize::from(stderr)].finish();
+            let bytes = take(&mut self.streams.borrow_mut()[usize::from(stderr)]);
             if bytes.is_empty() {
                 continue;
             }

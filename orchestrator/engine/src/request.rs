@@ -17,7 +17,10 @@ use orchestrator_results::render::FinishedRequest;
 use orchestrator_results::result::ToolResult;
 use orchestrator_results::subject::Subject;
 use orchestrator_text::numbered::LineForm;
+use orchestrator_text::sanitize::SanitizedStream;
 use std::pin::Pin;
+use std::time::Duration;
+use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 /// A request that has ended.
@@ -189,6 +192,9 @@ enum ChangePreview {
     None,
 }
 
+/// How long the last word of a stream waits for its end, where only whole secrets are found: so a prompt is shown.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Follows a request until it ends.
 async fn follow(
     running: &mut RunningRequest,
@@ -197,7 +203,18 @@ async fn follow(
 ) -> Result<FinishedRequest, Failed> {
     let (mut question, mut answer): (Option<PendingQuestion>, Option<PendingAnswer>) = (None, None);
     loop {
-        match next(running, question.as_mut(), &mut answer, caller).await {
+        let event = next(running, question.as_mut(), &mut answer, caller);
+        let event = match caller.publisher.holds_a_word() {
+            false => event.await,
+            true => match timeout(PAUSE, event).await {
+                Ok(event) => event,
+                Err(_) => {
+                    caller.publisher.show_held(SanitizedStream::pause).await;
+                    continue;
+                }
+            },
+        };
+        match event {
             RequestEvent::Asked(challenge) if challenge.channel == Channel::Separate => {
                 caller.publish_question(&challenge, None, None).await;
             }

@@ -784,6 +784,12 @@ impl SecretStream {
         self.held.len()
     }
 
+    /// Whether it holds a word that may be none of a secret's: another process says only what is a whole secret.
+    pub(crate) fn holds_a_word(&self) -> bool {
+        let is_remote = matches!(self.redactor.0, SearchPlace::Remote(_));
+        is_remote && !self.held.is_empty()
+    }
+
     /// How many secrets were removed so far.
     pub(crate) fn found(&self) -> u64 {
         self.found

@@ -181,12 +181,28 @@ impl SanitizedStream {
         self.clean(joined)
     }
 
+    /// Whether the last word waits for what follows it.
+    pub fn holds_a_word(&self) -> bool {
+        self.before.holds_a_word() || self.after.holds_a_word()
+    }
+
+    /// What was held back, but for an incomplete character. The next piece begins a word.
+    pub fn pause(&mut self) -> Vec<u8> {
+        let held = self.before.finish();
+        let last = self.joiner.push(&held).into_owned();
+        self.last(last)
+    }
+
     /// What was held back, for an incomplete secret or character.
     pub fn finish(&mut self) -> Vec<u8> {
         let held = self.before.finish();
         let mut last = self.joiner.push(&held).into_owned();
         last.extend(self.joiner.finish());
-        let mut last = self.clean(last);
+        self.last(last)
+    }
+
+    fn last(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        let mut last = self.clean(bytes);
         let held = self.after.finish();
         match &mut self.kept {
             None => last.extend_from_slice(&self.returns.clean(&held)),

@@ -173,6 +173,22 @@ fn bytes_that_are_no_text_survive(place: Place) {
     assert_eq!(answer.text(), "a\u{fffd}b");
 }
 
+place_test!(a_prompt_without_white_space_is_shown_while_the_program_waits);
+fn a_prompt_without_white_space_is_shown_while_the_program_waits(place: Place) {
+    let world = World::new(place);
+    let mut session = Session::open(&world);
+    let waits = "printf Password:; until [ -e go ]; do sleep 0.05; done; echo done";
+    let id = session.start_call("bash", json!({ "command": waits }));
+    let mut shown = || {
+        let event = session.event(&id, LIMIT)?;
+        event["chunk"].as_str().map(str::to_owned)
+    };
+    assert_eq!(shown().as_deref(), Some("Password:"));
+    world.put("go", "");
+    let answer = session.answer_within(&id, LIMIT);
+    assert_eq!(answer.text(), "Password:done\n");
+}
+
 place_test!(long_output_keeps_both_ends_and_all_of_it_in_a_file);
 fn long_output_keeps_both_ends_and_all_of_it_in_a_file(place: Place) {
     let world = World::new(place);
