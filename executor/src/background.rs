@@ -179,9 +179,8 @@ impl BackgroundProcesses {
 
     /// Lists all of them, including those that have ended.
     pub(crate) fn list(&self) -> FileAnswer {
-        Ok(FileReply::Background(
-            self.all.iter().map(BackgroundProcess::describe).collect(),
-        ))
+        let all = self.all.iter().map(BackgroundProcess::describe);
+        Ok(FileReply::Background(all.collect()))
     }
 
     /// Returns a piece of a process's output.
@@ -190,9 +189,8 @@ impl BackgroundProcesses {
             BackgroundState::Alive(command) => (&command.plan().output, true),
             BackgroundState::Ended { output, .. } => (output, false),
         };
-        let (from, bytes) = output.piece(request.from, request.most as usize);
-        let end = from + bytes.len() as u64;
-        let (before, behind) = output.around(from..end, limit::LOG_MARGIN);
+        let (from, [before, bytes, behind]) =
+            output.piece_with_sides(request.from, request.most as usize, limit::LOG_MARGIN);
         Ok(FileReply::Logged(Logged {
             from,
             bytes,

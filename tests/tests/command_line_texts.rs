@@ -104,6 +104,10 @@ fn command(line: &str, world: &World) -> Command {
     };
     assert!(programs::PRODUCT.contains(&program.as_str()), "{line}");
     let mut command = world.program(&program);
+    if program == "lazaret-bash" {
+        // Its project is else the directory of its caller, which is these tests where they run as an ordinary user.
+        command.env("LAZARET_PROJECT", &world.project);
+    }
     command.env("COLUMNS", COLUMNS).envs(variables).args(words);
     command
 }
@@ -144,11 +148,12 @@ fn compare(now: &str, then: Data, world: &World, action: Action) -> Result<(), S
         })
 }
 
-fn places(world: &World) -> [(&'static str, PathBuf); 5] {
+fn places(world: &World) -> [(&'static str, PathBuf); 6] {
     [
         ("[PROJECT]", world.project.clone()),
         ("[CENTRAL]", world.central.clone()),
         ("[HOME]", world.home.clone()),
+        ("[ACCOUNT]", Place::any().account().home.clone()),
         ("[STATE]", world.state.clone()),
         ("[PROGRAMS]", programs::folder().to_owned()),
     ]

@@ -7,7 +7,6 @@ use nix::sys::stat::Mode;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -112,16 +111,23 @@ impl Capture {
         (from, bytes)
     }
 
-    /// At most `max` bytes on each side of a piece, as far as they are kept.
-    pub fn around(&self, piece: Range<u64>, max: u16) -> (Vec<u8>, Vec<u8>) {
-        let before = u64::from(max).min(piece.start);
-        let (at, mut before) = self.piece(Some(piece.start - before), before as usize);
-        before.truncate(usize::try_from(piece.start.saturating_sub(at)).unwrap_or_default());
-        let behind = match self.piece(Some(piece.end), max.into()) {
-            (at, behind) if at == piece.end => behind,
+    /// Returns a piece as [`Self::piece`] does, between at most `side` bytes before and behind it, as far as these are kept.
+    pub fn piece_with_sides(
+        &self,
+        from: Option<u64>,
+        max: usize,
+        side: u16,
+    ) -> (u64, [Vec<u8>; 3]) {
+        let (from, bytes) = self.piece(from, max);
+        let length = u64::from(side).min(from);
+        let (at, mut before) = self.piece(Some(from - length), length as usize);
+        before.truncate(usize::try_from(from.saturating_sub(at)).unwrap_or_default());
+        let end = from + bytes.len() as u64;
+        let behind = match self.piece(Some(end), side.into()) {
+            (at, behind) if at == end => behind,
             (_, _) => Vec::new(),
         };
-        (before, behind)
+        (from, [before, bytes, behind])
     }
 
     /// Bytes from one of the places that keep output: the beginning, the end, the file.
@@ -310,14 +316,15 @@ mod tests {
         (b"0123456789abcdef")
             .chunks(4)
             .for_each(|chunk| kept.push(chunk));
-        let around = |from, to| {
-            let (before, behind) = kept.around(from..to, 3);
-            [before, behind].map(|side| String::from_utf8(side).unwrap())
+        let sides = |from, max| {
+            let (at, parts) = kept.piece_with_sides(from, max, 3);
+            (at, parts.map(|part| String::from_utf8(part).unwrap()))
         };
-        assert_eq!(around(0, 2), ["", "234"]);
-        assert_eq!(around(2, 4), ["01", "456"]);
-        assert_eq!(around(6, 11), ["345", "bcd"]);
-        assert_eq!(around(14, 16), ["bcd", ""]);
+        let of = |at: u64, parts: [&str; 3]| (at, parts.map(str::to_owned));
+        assert_eq!(sides(Some(0), 2), of(0, ["", "01", "234"]));
+        assert_eq!(sides(Some(2), 2), of(2, ["01", "23", "456"]));
+        assert_eq!(sides(Some(6), 5), of(6, ["345", "6789a", "bcd"]));
+        assert_eq!(sides(None, 2), of(14, ["bcd", "ef", ""]));
     }
 
     #[test]
@@ -325,7 +332,10 @@ mod tests {
         let mut kept = Capture::nothing();
         kept.push(b"12345");
         kept.push(b"6");
-        assert_eq!(kept.around(5..6, 3), (vec![], vec![]));
+        assert_eq!(
+            kept.piece_with_sides(Some(5), 1, 3).1,
+            [const { vec![] }; 3]
+        );
         assert_eq!((kept.total(), kept.piece(None, 9)), (6, (6, vec![])));
         assert_eq!(
             kept.finish(),
