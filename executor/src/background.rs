@@ -55,7 +55,6 @@ enum BackgroundState {
 }
 
 impl BackgroundProcesses {
-    /// How many are alive.
     pub(crate) fn count(&self) -> usize {
         self.alive().count()
     }

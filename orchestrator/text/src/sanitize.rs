@@ -186,7 +186,7 @@ impl SanitizedStream {
         self.before.holds_a_word() || self.after.holds_a_word()
     }
 
-    /// What was held back, but for an incomplete character. The next piece begins a word.
+    /// Gives up what was held back, but for an incomplete character. The next piece begins a word.
     pub fn pause(&mut self) -> Vec<u8> {
         let held = self.before.finish();
         let last = self.joiner.push(&held).into_owned();
