@@ -55,7 +55,7 @@ enum BackgroundState {
 }
 
 impl BackgroundProcesses {
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn alive_count(&self) -> usize {
         self.alive().count()
     }
 

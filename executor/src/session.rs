@@ -156,7 +156,7 @@ impl Session {
         request: Request,
         approval: Option<GivenApproval>,
     ) -> Result<(), Failed> {
-        let background = self.background.count() + self.pool.waiting_in_background();
+        let background = self.background.alive_count() + self.pool.waiting_in_background();
         let load = Load {
             calls: self.calls.len(),
             background,
@@ -375,7 +375,7 @@ impl Session {
         self.audit.unlock()?;
         let ended = self.ended_calls()?;
         self.end_questions(&ended)?;
-        let commands = match ended.len() == self.calls.len() && self.background.count() == 0 {
+        let commands = match ended.len() == self.calls.len() && self.background.alive_count() == 0 {
             true => Commands::AreOver,
             false => Commands::Run,
         };

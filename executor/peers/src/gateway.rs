@@ -29,7 +29,7 @@ const SUCCESSORS_MAX: u32 = 8;
 const STUCK: Duration = Duration::from_secs(10);
 /// Most reads of its socket at a time: its reports come one by one, and others wait too.
 const READS: usize = 16;
-/// Most reports that are taken of a gateway that ends, beside those of one reception.
+/// Maximum number of reports that are taken from a gateway that ends, beside those of one reception.
 const LAST_EVENTS: usize = 1024;
 
 /// Variables of the user's that a gateway gets: which certificates hosts may have.

@@ -28,7 +28,7 @@ impl Session {
         self.files.finish_current(LAST_WRITE);
         // With no command running, changes are the user's own, not a command's.
         let is_busy =
-            self.checks.give_up() || !self.calls.is_empty() || self.background.count() > 0;
+            self.checks.give_up() || !self.calls.is_empty() || self.background.alive_count() > 0;
         let unreported = self.end_commands();
         // Recorded as far as that is possible.
         let _ = self

@@ -131,10 +131,13 @@ pub fn header(name: &str, text: &str) -> Result<Option<Key>, KeyError> {
     }
 }
 
-/// The value of a header and, in `Bearer TOKEN`, the token alone, which may appear elsewhere.
+/// The texts that a header's value makes secret: it as a whole and, in `Bearer TOKEN`, the token alone, which may appear elsewhere.
+pub fn secret_parts(value: &str) -> impl Iterator<Item = &str> {
+    value.split_whitespace().chain([value])
+}
+
 fn learn_parts(name: &str, value: &Key) -> Result<(), KeyError> {
-    let text = value.expose();
-    for part in text.split_whitespace().chain([text]) {
+    for part in secret_parts(value.expose()) {
         redactor().learn(Secret {
             name: name.to_owned(),
             value: part.as_bytes().to_vec(),

@@ -54,7 +54,7 @@ impl SearchEngines {
         Self {
             searxng: value(SEARXNG_URL),
             brave_key: value(BRAVE_KEY),
-            brave: value(BRAVE_URL).unwrap_or_else(|| BRAVE.to_owned()),
+            brave: brave_base(),
         }
     }
 
@@ -78,11 +78,14 @@ impl SearchEngines {
     }
 }
 
+fn brave_base() -> String {
+    let base = secret_environment::text(BRAVE_URL).filter(|base| !base.is_empty());
+    base.unwrap_or_else(|| BRAVE.to_owned())
+}
+
 /// Has the gateway put `key`, if it has it, into searches by Brave.
 pub fn name_brave_key(key: &Key) {
-    let base = secret_environment::text(BRAVE_URL).filter(|base| !base.is_empty());
-    let base = base.unwrap_or_else(|| BRAVE.to_owned());
-    let target = address(&base, EngineKind::Brave.path(), &[]);
+    let target = address(&brave_base(), EngineKind::Brave.path(), &[]);
     let target = target.filter(|target| !is_exposed(target.url()));
     if let Some(target) = target
         && let Some(held) = HeldKey::whole(key, KeyUse::Engine, target.url(), BRAVE_HEADER)

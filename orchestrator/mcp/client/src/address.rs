@@ -51,7 +51,7 @@ impl NamedAddress {
                 None => {
                     let value = replaced(text)?;
                     if is_secret(name, text) {
-                        learn_parts(name, &value);
+                        held::secret_parts(&value).for_each(|part| learn_secret(name, part));
                     }
                     value
                 }
@@ -122,12 +122,6 @@ fn held_value(name: &str, text: &str) -> Result<Option<Key>, String> {
         return Ok(None);
     }
     held::header(name, text).map_err(|error| format!("cannot be reached: {error}"))
-}
-
-/// In `Bearer TOKEN`, the token alone may appear elsewhere.
-fn learn_parts(name: &str, value: &str) {
-    let parts = value.split_whitespace().chain([value]);
-    parts.for_each(|part| learn_secret(name, part));
 }
 
 /// Whether a header is secret: by its name, or because its value comes from the environment.
