@@ -18,7 +18,7 @@ const LAST_SWEEP: Duration = Duration::from_secs(10);
 /// How long what has been killed may take to end: a process in the kernel's hands, on a file system that does not answer.
 const LAST_KILL: Duration = Duration::from_secs(10);
 /// How long the gateway may take to report what it has only counted until then.
-const LAST_REPORT: Duration = Duration::from_millis(300);
+const LAST_REPORT: Duration = Duration::from_secs(2);
 /// How long a running file call may take to finish when the client has left.
 const LAST_WRITE: Duration = Duration::from_millis(300);
 

@@ -192,8 +192,9 @@ enum ChangePreview {
     None,
 }
 
-/// How long the last word of a stream waits for its end, where only whole secrets are found: so a prompt is shown.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long the last word of a stream waits for its end, where only whole secrets are found: so a prompt is shown. A secret is known
+/// if its parts are written in less time, also on a busy machine.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Follows a request until it ends.
 async fn follow(

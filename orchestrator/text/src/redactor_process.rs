@@ -81,6 +81,7 @@ fn learn(redactor: &Redactor, text: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::found_secrets::Patterns;
     use crate::redact::{PageSide, RedactedPiece, RedactorError};
     use crate::sanitize::{Sanitizer, Unsafe};
     use broker_protocol::Captured;
@@ -250,6 +251,44 @@ mod tests {
         }
         // Of a value in pieces, each piece is as long as a value that nobody guesses.
         assert!(!is_found(&long[..300]) && is_found(&long));
+    }
+
+    #[test]
+    fn a_text_without_a_secret_is_asked_about_once() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let serving = thread::spawn(move || {
+            let known = Redactor::new(vec![secret("A_KEY", "sk-a-key")]).unwrap();
+            let mut questions = Vec::new();
+            while let Some((number, text)) = receive(&mut theirs, TEXT_MAX).unwrap() {
+                let answer = match number {
+                    1 => serde_json::to_vec(&known.find(&text, Patterns::Whole).unwrap()).unwrap(),
+                    3 => {
+                        learn(&known, &text).unwrap();
+                        serde_json::to_vec(&known.facts()).unwrap()
+                    }
+                    _ => serde_json::to_vec(&known.facts()).unwrap(),
+                };
+                questions.push(number);
+                send(&mut theirs, number, &answer).unwrap();
+            }
+            questions
+        });
+        let remote = Redactor::remote(ours).unwrap();
+        for _ in 0..3 {
+            assert_eq!(remote.text("exitCode"), "exitCode");
+        }
+        for _ in 0..2 {
+            assert_eq!(remote.text("a sk-a-key"), "a [redacted:A_KEY]");
+        }
+        let long = "x".repeat(300);
+        for _ in 0..2 {
+            assert_eq!(remote.text(&long), long);
+        }
+        // What was none may be one now.
+        remote.learn(secret("B_KEY", "exitCode")).unwrap();
+        assert_eq!(remote.text("exitCode"), "[redacted:B_KEY]");
+        drop(remote);
+        assert_eq!(serving.join().unwrap(), [0, 1, 1, 1, 1, 1, 3, 1]);
     }
 
     #[test]

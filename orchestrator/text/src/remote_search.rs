@@ -4,6 +4,7 @@ use crate::found_secrets::{FoundSecret, PatternFacts, Patterns};
 use policies::secret::{Secret, VALUE_MIN};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
@@ -12,6 +13,11 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) const TEXT_MAX: usize = 16 << 20;
 /// Maximum bytes of an answer. What has more secrets is withheld.
 pub(crate) const ANSWER_MAX: usize = 64 << 20;
+
+/// Maximum bytes of a text that is remembered to have no secret: names of fields and layers, which every result repeats.
+const REMEMBERED_TEXT_MAX: usize = 256;
+/// Maximum number of them. Beyond it, all are forgotten.
+const REMEMBERED_MAX: usize = 1024;
 
 /// A question to the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +64,8 @@ struct RemoteState {
     facts: PatternFacts,
     /// Whether the process can find further secrets.
     finds: bool,
+    /// Texts without a secret, so that they are not asked about again. Texts with one are not kept.
+    clean: [HashSet<Vec<u8>>; 2],
 }
 
 impl RemoteSearch {
@@ -67,6 +75,7 @@ impl RemoteSearch {
             socket: Some(socket),
             facts: PatternFacts::default(),
             finds: true,
+            clean: Default::default(),
         };
         state.facts = state.ask(SearchQuestion::Facts, &[])?;
         Some(Self(Mutex::new(state)))
@@ -88,6 +97,7 @@ impl RemoteSearch {
         let name = secret.name.as_bytes();
         let text = [name, &b"\0"[..], &secret.value].concat();
         self.with(|state| {
+            state.clean = Default::default();
             state.facts = state.ask(SearchQuestion::Learn, &text)?;
             Some(())
         })
@@ -99,6 +109,7 @@ impl RemoteSearch {
             if !state.finds {
                 return Some(None);
             }
+            state.clean = Default::default();
             let (facts, answer) = state.ask(SearchQuestion::Hold, query)?;
             state.facts = facts;
             Some(Some(answer))
@@ -122,8 +133,7 @@ impl RemoteSearch {
         if bytes.len() < VALUE_MIN && !self.is_gone() {
             return Some(Vec::new());
         }
-        let found: Vec<FoundSecret> =
-            self.with(|state| state.ask(SearchQuestion::Find(patterns), bytes))?;
+        let found = self.with(|state| state.find(bytes, patterns))?;
         let mut at = 0;
         let is_after = |found: &FoundSecret| {
             let is_after = at <= found.start && found.start <= found.end;
@@ -139,6 +149,25 @@ impl RemoteSearch {
 }
 
 impl RemoteState {
+    fn find(&mut self, bytes: &[u8], patterns: Patterns) -> Option<Vec<FoundSecret>> {
+        let kind = match patterns {
+            Patterns::Whole => 0,
+            Patterns::Lines => 1,
+        };
+        if self.socket.is_some() && self.clean[kind].contains(bytes) {
+            return Some(Vec::new());
+        }
+        let found: Vec<FoundSecret> = self.ask(SearchQuestion::Find(patterns), bytes)?;
+        if found.is_empty() && bytes.len() <= REMEMBERED_TEXT_MAX {
+            let clean = &mut self.clean[kind];
+            if clean.len() == REMEMBERED_MAX {
+                clean.clear();
+            }
+            clean.insert(bytes.to_vec());
+        }
+        Some(found)
+    }
+
     /// Its answer. Without one it is not asked again: a later answer could be that to an earlier question.
     fn ask<T: DeserializeOwned>(&mut self, question: SearchQuestion, text: &[u8]) -> Option<T> {
         let asked = self.socket.as_mut().map(|socket| {
