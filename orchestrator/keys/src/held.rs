@@ -1,8 +1,8 @@
 //! Secrets that this process never has: another one finds them and passes them to the gateway, and says here only where they were.
 
-use crate::collector_headers;
 use crate::error::KeyError;
 use crate::find::{self, FoundKey, find_here, learned};
+use crate::header_list;
 use crate::held_answer::{HeldAnswer, HeldQuery, KeyQuery};
 use crate::keyring::Keyring;
 use http::header::HeaderName;
@@ -99,7 +99,7 @@ pub fn collector_headers(name: &str) -> Result<Vec<(HeaderName, Key)>, KeyError>
 
 fn headers_here(name: &str) -> Result<Vec<(HeaderName, Key)>, KeyError> {
     let text = secret_environment::text(name).unwrap_or_default();
-    let headers = collector_headers::parse(&text).ok_or(KeyError::NotHeaders)?;
+    let headers = header_list::parse(&text).ok_or(KeyError::NotHeaders)?;
     for (header, value) in &headers {
         learn_parts(header.as_str(), value)?;
     }

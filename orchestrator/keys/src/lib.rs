@@ -9,6 +9,6 @@ mod secret_service;
 mod key_file;
 pub mod keyring;
 pub mod find;
-mod collector_headers;
+mod header_list;
 mod held_answer;
 pub mod held;

@@ -9,6 +9,7 @@ use orchestrator_http::ask::{By, NamedRequest, NetworkFault};
 use orchestrator_http::{
     ClientGateway, ClientGatewayError, HostClient, HttpFailure, Response, name_request,
 };
+use orchestrator_text::known::LOG_HEADERS;
 use serde_json::Value;
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -16,11 +17,6 @@ use thiserror::Error;
 use tokio::time::timeout;
 use url::Url;
 
-/// Variables with headers for collectors: the first that is set counts.
-const HEADERS: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
-    "OTEL_EXPORTER_OTLP_HEADERS",
-];
 /// How long the collector may take for a request and its whole answer.
 const SEND: Duration = Duration::from_secs(10);
 /// Maximum bytes of an answer.
@@ -92,7 +88,7 @@ impl LogCollector {
     /// The address or the headers are wrong, or these would cross a network in clear text.
     pub fn of_settings(address: &str) -> Result<Self, TelemetryError> {
         let url = target::address("--otlp", address, target::LOGS)?;
-        let headers = collector_headers::of_environment(&HEADERS, "--otlp", &url)?;
+        let headers = collector_headers::of_environment(&LOG_HEADERS, "--otlp", &url)?;
         name_request(NamedRequest::new("POST", &url));
         Ok(Self {
             url,

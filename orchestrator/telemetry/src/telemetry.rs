@@ -7,6 +7,7 @@ use crate::log_file::LogFile;
 use crate::log_layer::LogLayer;
 use crate::{collector_headers, target};
 use clap::Args;
+use orchestrator_text::known::SPAN_HEADERS;
 use std::path::PathBuf;
 use tracing::Metadata;
 use tracing::level_filters::LevelFilter;
@@ -16,11 +17,6 @@ use tracing_subscriber::layer::SubscriberExt;
 
 /// Only our own spans and events are recorded: libraries log headers and addresses.
 const OURS: &str = "orchestrator_";
-/// Variables with headers for collectors: the first that is set counts.
-const HEADERS: [&str; 2] = [
-    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-    "OTEL_EXPORTER_OTLP_HEADERS",
-];
 
 /// Where spans are exported to.
 #[derive(Args, Clone, Debug, Default)]
@@ -83,7 +79,7 @@ impl ExportOptions {
         let (export, layer) = match self.collector() {
             Some((name, address)) if export::IS_BUILT || name != target::VARIABLE => {
                 let url = target::address(name, &address, target::TRACES)?;
-                let headers = collector_headers::of_environment(&HEADERS, name, &url)?;
+                let headers = collector_headers::of_environment(&SPAN_HEADERS, name, &url)?;
                 let (export, layer) = export::open(name, url, headers)?;
                 (Some(export), Some(layer))
             }

@@ -14,12 +14,14 @@ pub const BRAVE_KEY: &str = "BRAVE_SEARCH_API_KEY";
 /// The variables with keys of ours, for the network: what we start gets none of them.
 pub const OWN_KEYS: [&str; 3] = [BRAVE_KEY, ANTHROPIC_KEY, OPENAI_KEY];
 
-/// Variables with headers for collectors, which may have keys in them: their names look like no secret's.
-pub const COLLECTOR_HEADERS: [&str; 3] = [
-    "OTEL_EXPORTER_OTLP_HEADERS",
-    "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
-    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-];
+/// The variable with headers for all collectors, which may have keys in them.
+const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+/// The variables with headers for a collector of logs: the first that is set counts.
+pub const LOG_HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_LOGS_HEADERS", HEADERS];
+/// The same for spans.
+pub const SPAN_HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", HEADERS];
+/// All of them: their names look like no secret's.
+pub const COLLECTOR_HEADERS: [&str; 3] = [HEADERS, LOG_HEADERS[0], SPAN_HEADERS[0]];
 
 static KNOWN: OnceLock<Redactor> = OnceLock::new();
 static NOT_YET: OnceLock<Redactor> = OnceLock::new();
