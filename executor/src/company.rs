@@ -53,11 +53,7 @@ fn find(user: &User, written: &[PathBuf]) -> Result<ClientCompany, String> {
     let settings = settings.map_err(|error| error.to_string())?;
     // A path that does not lead anywhere is where nothing can be written.
     let written = written.iter().filter_map(|path| path.canonicalize().ok());
-    let owner = Owner {
-        home: &user.home,
-        variables: &user.variables,
-        writable: written.collect(),
-    };
+    let owner = Owner::new(&user.home, &user.variables, written.collect());
     ClientCompany::find(&settings, &owner).map_err(|error| error.to_string())
 }
 

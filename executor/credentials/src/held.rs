@@ -323,11 +323,7 @@ mod tests {
             };
             let policies = Policies::load(vec![source]).unwrap();
             let policy = policies.resolve("a", &host).unwrap();
-            let owner = Owner {
-                home: &home,
-                variables: &self.variables,
-                writable: vec![self.at("project")],
-            };
+            let owner = Owner::new(&home, &self.variables, vec![self.at("project")]);
             Credentials::resolve(&policy, &owner).unwrap()
         }
 
@@ -459,6 +455,50 @@ mod tests {
         let why = absent(&world.resolve("{ file = '~/token' }"));
         assert!(why.contains("others may write"), "{why}");
         assert!(absent(&world.resolve("{ file = '~' }")).contains("no regular file"));
+    }
+
+    #[test]
+    fn what_commands_wrote_for_another_project_is_no_source() {
+        let mut world = World::new();
+        let caches = "home/.local/share/lazaret/projects/other-1/caches";
+        for directory in [caches, "named/lazaret/projects/other-1"] {
+            fs::create_dir_all(world.at(directory)).unwrap();
+        }
+        world.program("home/mytok", "echo value");
+        let search = |world: &mut World, directories: &[&str]| {
+            let path = std::env::join_paths(directories.iter().map(|path| world.at(path)));
+            world.variables.insert("PATH".into(), path.unwrap());
+            value(&mut world.resolve("{ command = ['mytok'] }"))
+        };
+        assert_eq!(search(&mut world, &["home"]).unwrap(), b"value\n", "control");
+        world.program(&format!("{caches}/mytok"), "echo planted");
+        assert_eq!(search(&mut world, &[caches, "home"]).unwrap(), b"value\n");
+        let named = world.at("named").into_os_string();
+        world.variables.insert("XDG_DATA_HOME".into(), named);
+        world.program("named/lazaret/projects/other-1/mytok", "echo planted");
+        let directories = ["named/lazaret/projects/other-1", caches, "home"];
+        assert_eq!(search(&mut world, &directories).unwrap(), b"value\n");
+        world.file(&format!("{caches}/token"), b"planted");
+        let file = "{ file = '~/.local/share/lazaret/projects/other-1/caches/token' }";
+        assert!(absent(&world.resolve(file)).contains("where commands can write"));
+    }
+
+    #[test]
+    fn no_word_of_a_program_names_where_commands_can_write() {
+        let world = World::new();
+        world.program("home/run", "echo value");
+        let (program, project) = (world.at("home/run"), world.at("project"));
+        let of = |word: String| {
+            let words = format!("{{ command = ['{}', \"{word}\"] }}", program.display());
+            world.resolve(&words)
+        };
+        for word in ["--file={}/x", "-f{}/x", "exec {}/x", "cd {}; ./x", "{}"] {
+            let word = word.replace("{}", &project.display().to_string());
+            let why = absent(&of(word.clone()));
+            assert!(why.contains("where commands can write"), "{word}: {why}");
+        }
+        let beside = format!("-f{}-of-mine/x", project.display());
+        assert_eq!(value(&mut of(beside)).unwrap(), b"value\n");
     }
 
     #[test]

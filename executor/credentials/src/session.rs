@@ -136,11 +136,7 @@ impl NewCredentials {
         let lent = lent.iter().map(PathBuf::from);
         let temporary = temporary.iter().map(PathBuf::from);
         let writable = roots.chain(linked).chain(lent).chain(temporary);
-        let owner = Owner {
-            home,
-            variables: ours,
-            writable: writable.collect(),
-        };
+        let owner = Owner::new(home, ours, writable.collect());
         let mut held = Credentials::resolve(policy, &owner)?;
         // Without a network there is no gateway that would need it.
         let company = match policy.has_network() {

@@ -9,7 +9,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{AccessFlags, access, write};
-use policies::CredentialSource;
+use policies::{CredentialSource, directories};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io::{self, Read};
@@ -69,6 +69,24 @@ pub struct Owner<'o> {
     pub variables: &'o Variables,
     /// Directories without links, in which nothing is believed.
     pub writable: Vec<PathBuf>,
+}
+
+impl<'o> Owner<'o> {
+    /// The owner of this home and environment, whose commands write below `writable`; those of other sessions have written to other
+    /// projects' central roots.
+    pub fn new(home: &'o Path, variables: &'o Variables, mut writable: Vec<PathBuf>) -> Self {
+        let named = |name: &str| variables.get(OsStr::new(name)).cloned();
+        let central = [
+            directories::data(home, &named),
+            directories::data(home, &|_| None),
+        ];
+        writable.extend(central.iter().filter_map(|path| path.canonicalize().ok()));
+        Self {
+            home,
+            variables,
+            writable,
+        }
+    }
 }
 
 /// A source that the user has.
@@ -276,17 +294,33 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(word)))
 }
 
-/// Whether no word of a command, nor its part behind a `=`, is a path to where commands can write: an interpreter runs what it names.
+/// Whether no word of a command names where commands can write, alone or within other text such as an option or a script, and none leads
+/// there by a link: an interpreter runs what it names.
 fn check_arguments(words: &[String], writable: &[PathBuf]) -> Result<(), SourceError> {
-    let parts = |word: &'_ str| {
-        let value = word.split_once('=').map(|(_, value)| value.to_owned());
-        [Some(word.to_owned()), value]
+    let is_inside = |word: &&String| {
+        let value = word.split_once('=').map_or("", |(_, value)| value);
+        mentions(word, writable)
+            || [word.as_str(), value]
+                .into_iter()
+                .any(|path| leads_inside(Path::new(path), writable))
     };
-    let mut paths = words.iter().flat_map(|word| parts(word)).flatten();
-    match paths.find(|path| leads_inside(Path::new(path), writable)) {
-        Some(path) => Err(SourceError::Writable(path)),
+    match words.iter().find(is_inside) {
+        Some(word) => Err(SourceError::Writable(word.clone())),
         None => Ok(()),
     }
+}
+
+/// Whether a text has the path of one of these directories in it.
+fn mentions(text: &str, directories: &[PathBuf]) -> bool {
+    let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || "-_.".contains(c));
+    let is_there = |directory: &str| {
+        text.match_indices(directory)
+            .any(|(at, _)| is_end(&text[at + directory.len()..]))
+    };
+    directories
+        .iter()
+        .filter_map(|path| path.to_str())
+        .any(is_there)
 }
 
 /// Whether an absolute path leads to where commands can write, as it is written or by links. One whose end does not exist yet leads

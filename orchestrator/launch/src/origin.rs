@@ -4,6 +4,7 @@
 //! program or a directory of settings only where no repository and no session can have put it.
 
 use crate::caller::CallerDirectory;
+use crate::session_options::folder_name;
 use crate::state_directory::{self, home, variable};
 use nix::unistd::{Uid, User};
 use policies::{FileFault, directories, source};
@@ -54,6 +55,9 @@ pub(crate) enum Unbelieved {
 
 const REMEDY: &str = "unset it, or name a place outside all projects that only you can write";
 
+/// The directory of a central root in which commands write nothing.
+const RECORDS: &str = ".lazaret";
+
 /// Whether a variable names any such place. Most environments have none.
 pub(crate) fn is_any_named() -> bool {
     let names = [
@@ -71,6 +75,8 @@ pub(crate) struct Origins {
     roots: Vec<PathBuf>,
     /// The home of the account; not `HOME`, which is a variable like the others.
     home: PathBuf,
+    /// Names of central roots, which say of which project they are: `NAME-HASH`, and `NAME-HASH-PROFILE`.
+    central: Vec<String>,
 }
 
 impl Origins {
@@ -86,10 +92,15 @@ impl Origins {
             .flatten()
             .filter_map(|root| fs::canonicalize(root).ok());
         let home = account_home().unwrap_or_else(home);
-        Self::new(roots.collect(), fs::canonicalize(&home).unwrap_or(home))
+        let home = fs::canonicalize(&home).unwrap_or(home);
+        let data = [directories::data(&home, &|_| None), state_directory::data()];
+        let data = data.iter().filter_map(|data| fs::canonicalize(data).ok());
+        Self::new(roots.collect(), home, &data.collect::<Vec<_>>())
     }
 
-    fn new(found: Vec<PathBuf>, home: PathBuf) -> Self {
+    /// With the central roots below `data`, to which sessions of all projects have written.
+    fn new(found: Vec<PathBuf>, home: PathBuf, data: &[PathBuf]) -> Self {
+        let central = data.iter().map(|data| data.join("projects"));
         // What lies beside the working directory may have come with it, as in an archive: below a home all of its top directory counts.
         let top =
             |root: &PathBuf| Some(home.join(root.strip_prefix(&home).ok()?.components().next()?));
@@ -100,9 +111,21 @@ impl Origins {
             .chain(tops)
             .filter(|root| !holds_home(root));
         Self {
-            roots: roots.collect(),
+            roots: roots.chain(central.clone()).collect(),
             home,
+            central: central.flat_map(names).collect(),
         }
+    }
+
+    /// Whether commands of an earlier session could write there: it was its project, or its central root.
+    fn had_session(&self, directory: &Path) -> bool {
+        let name = folder_name(directory);
+        let is_of_it = |central: &String| {
+            central
+                .strip_prefix(&name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        fs::symlink_metadata(directory.join(RECORDS)).is_ok() || self.central.iter().any(is_of_it)
     }
 
     /// Checks all variables of ours that name a place.
@@ -167,11 +190,15 @@ impl Origins {
         }
         let above = path
             .ancestors()
-            .filter(|above| !self.home.starts_with(above));
-        if let Some(root) = above
-            .filter(|above| above.parent().is_some())
-            .find(|above| is_repository(above))
-        {
+            .filter(|above| !self.home.starts_with(above) && above.parent().is_some());
+        if let Some(root) = above.clone().find(|above| self.had_session(above)) {
+            return Err(Unbelieved::InRoot {
+                variable,
+                root: root.to_owned(),
+                path,
+            });
+        }
+        if let Some(root) = above.clone().find(|above| is_repository(above)) {
             return Err(Unbelieved::InRepository {
                 variable,
                 root: root.to_owned(),
@@ -213,6 +240,14 @@ fn resolve(path: &Path) -> (PathBuf, PathBuf) {
     (path.to_owned(), PathBuf::from("/"))
 }
 
+/// The names in a directory; none if it cannot be read.
+fn names(directory: PathBuf) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}
+
 /// Whether a directory may be a repository, whoever's and however incomplete.
 pub(crate) fn is_repository(directory: &Path) -> bool {
     let has = |name: &str| fs::symlink_metadata(directory.join(name)).is_ok();
@@ -246,7 +281,7 @@ mod tests {
         fs::write(at("free/program"), "").unwrap();
         fs::set_permissions(at("free/program"), fs::Permissions::from_mode(0o755)).unwrap();
         symlink(at("home/src/p"), at("free/link")).unwrap();
-        let origins = Origins::new(vec![at("home/src/p/sub")], at("home"));
+        let origins = Origins::new(vec![at("home/src/p/sub")], at("home"), &[]);
         let check = |path: PathBuf| origins.check("V", &path, OtherWriters::Refused);
         for path in [
             "home/src/p/sub/cfg",
@@ -285,12 +320,43 @@ mod tests {
     }
 
     #[test]
+    fn a_place_that_an_earlier_session_could_fill_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().canonicalize().unwrap().join(path);
+        let named = |of: &str, end: &str| format!("data/projects/{}{end}", folder_name(&at(of)));
+        for directory in [
+            "plain/sub",
+            "state/sub",
+            "never/sub",
+            "named/.lazaret",
+            &named("plain", ""),
+            &named("state", "-rust"),
+            &named("nev", ""),
+        ] {
+            fs::create_dir_all(at(directory)).unwrap();
+        }
+        let check = |path: &str, data: &[PathBuf]| {
+            let origins = Origins::new(vec![], at("home"), data);
+            origins.check("V", &at(path), OtherWriters::Refused)
+        };
+        let central = named("plain", "") + "/caches/x";
+        for path in [&central, "plain/sub/x", "plain", "state/sub", "named/x"] {
+            let found = check(path, &[at("data")]);
+            assert!(matches!(found, Err(Unbelieved::InRoot { .. })), "{path}");
+        }
+        assert_eq!(check("never/sub/x", &[at("data")]), Ok(()));
+        for path in [&central, "plain/sub/x", "state/sub"] {
+            assert_eq!(check(path, &[]), Ok(()), "{path}: the control");
+        }
+    }
+
+    #[test]
     fn a_home_that_is_a_repository_is_no_project() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().canonicalize().unwrap().join("home");
         fs::create_dir_all(home.join(".git")).unwrap();
         fs::create_dir_all(home.join("cfg")).unwrap();
-        let origins = Origins::new(vec![home.clone()], home.clone());
+        let origins = Origins::new(vec![home.clone()], home.clone(), &[]);
         assert_eq!(
             origins.check("V", &home.join("cfg"), OtherWriters::Refused),
             Ok(())

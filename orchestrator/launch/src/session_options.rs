@@ -542,7 +542,7 @@ fn central_root(project: &Path, state_of: Option<&str>, projects: &Path) -> Path
 }
 
 /// A name that people recognise, followed by the SHA-256 of the path, so that no other project can get the same name.
-fn folder_name(project: &Path) -> String {
+pub(crate) fn folder_name(project: &Path) -> String {
     format!(
         "{}-{}",
         plain_name(project),
