@@ -9,6 +9,7 @@ mod puppet;
 use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
 use lazaret_tests::not_run;
 use lazaret_tests::process::{Process, Running, kill_tree, tree, until, with_marker};
+use lazaret_tests::remote_server::{RemoteServer, answered_by, dressed, servers, settings};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, Terminal, World, place_test, suite};
@@ -917,6 +918,65 @@ fn no_secret_of_the_environment_is_in_the_memory_between_an_editor_and_its_agent
     assert!(line.contains(&reversed), "{line}");
     drop(stdin);
     editor.wait().unwrap();
+    is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+/// A server at which a person has logged in, by a secret of the environment of all that is started with it.
+fn logged_in(world: &World, secret: &str) -> RemoteServer {
+    let remote = RemoteServer::start(world, "login-short");
+    let login = json!({ "clientId": "of-the-test", "clientSecret": "${LOGIN_SECRET}" });
+    let entry = json!({ "type": "http", "url": remote.url(), "oauth": login });
+    settings(world, json!({ "there": entry }));
+    let mut command = servers(world);
+    let login = answered_by(command.env("LOGIN_SECRET", secret));
+    login.finish(LIMIT).success();
+    remote
+}
+
+/// The secrets of a login that was renewed once.
+fn of_login(secret: &str) -> Vec<String> {
+    let tokens = [
+        "access-token-0",
+        "refresh-token-0",
+        "access-token-1",
+        "refresh-token-1",
+    ];
+    let tokens = tokens.iter().map(|token| format!("{token}-of-the-test"));
+    tokens.chain([secret.to_owned()]).collect()
+}
+
+place_test!(no_token_of_a_login_is_in_the_memory_of_a_session_nor_in_its_files);
+fn no_token_of_a_login_is_in_the_memory_of_a_session_nor_in_its_files(place: Place) {
+    let (world, token) = (World::new(place), token());
+    let remote = logged_in(&world, &token);
+    let stored = world.state.join("lazaret/servers/there.login");
+    let first = fs::read_to_string(&stored).unwrap();
+    let mut command = dressed(&world, world.lazaret("session"));
+    let mut session = Session::start(command.env("LOGIN_SECRET", &token));
+    let said = session.call("mcp__there__echo", json!({ "text": "x" }));
+    assert_eq!(said.success(), "x");
+    assert!(remote.was_asked("POST", "Bearer access-token-1-of-the-test"));
+    assert!(remote.was_asked("POST", "refresh_token=refresh-token-0-of-the-test"));
+    assert!(remote.was_asked("POST", &format!("of-the-test:{token}")));
+    let secrets = of_login(&token);
+    let all: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    has_no_secret(session.pid(), &all);
+    let renewed = fs::read_to_string(&stored).unwrap();
+    assert_ne!(first, renewed);
+    let key = world.state.join("lazaret/login-key");
+    let opened = |pid| open(&taken_over(pid), key.as_os_str().as_bytes(), libc::O_RDONLY);
+    assert_eq!(opened(session.pid() as u32), Err(Errno::EACCES));
+    let mut free = bystander(&world);
+    assert!(opened(free.id()).is_ok(), "control");
+    free.kill().unwrap();
+    free.wait().unwrap();
+    for secret in &secrets {
+        assert!(
+            !first.contains(secret) && !renewed.contains(secret),
+            "{secret}"
+        );
+    }
+    session.close(LIMIT);
     is_found_in_a_command_that_hears_nobody(&world, &token);
 }
 

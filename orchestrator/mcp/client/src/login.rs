@@ -13,13 +13,13 @@ use orchestrator_reach::target::{Target, TargetError};
 use orchestrator_text::known::redactor;
 use orchestrator_web::error::WebError;
 use orchestrator_web::named::{NamedBy, NamedHost, body};
-use policies::secret::Secret;
+use policies::secret::{SEALED_TOKEN, Secret};
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationRequest, CredentialRefreshGuard, CredentialStore,
     OAuthClientConfig, OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture,
     OAuthHttpRequest, OAuthState, StoredCredentials,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -108,18 +108,31 @@ struct StoredLogin(ServerFiles);
 impl StoredLogin {
     fn read(&self) -> Option<StoredCredentials> {
         let stored = serde_json::from_str(&self.0.login()?).ok()?;
-        learn(&stored);
+        is_sealed(&stored).then(|| learn(&stored))?;
         Some(stored)
     }
 }
 
+/// The tokens of a login, with their names: texts that the gateway alone can read.
+fn tokens(stored: &StoredCredentials) -> Vec<(&'static str, String)> {
+    let tokens = serde_json::to_value(&stored.token_response).unwrap_or_default();
+    let text = |name: &'static str| Some((name, tokens.get(name)?.as_str()?.to_owned()));
+    let names = ["access_token", "refresh_token", "id_token"];
+    names.into_iter().filter_map(text).collect()
+}
+
+/// Whether all tokens are encrypted. Others are none of the gateway's, and would come into the memory of this process.
+fn is_sealed(stored: &StoredCredentials) -> bool {
+    let tokens = tokens(stored);
+    tokens
+        .iter()
+        .all(|(_, text)| text.starts_with(SEALED_TOKEN))
+}
+
 /// Registers tokens as secrets, so that they are removed from everything that is shown.
 fn learn(stored: &StoredCredentials) {
-    let tokens = serde_json::to_value(&stored.token_response).unwrap_or_default();
-    for name in ["access_token", "refresh_token", "id_token"] {
-        if let Some(token) = tokens.get(name).and_then(Value::as_str) {
-            learn_secret(name, token);
-        }
+    for (name, text) in tokens(stored) {
+        learn_secret(name, &text);
     }
 }
 
@@ -142,6 +155,9 @@ impl CredentialStore for StoredLogin {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        if !is_sealed(&credentials) {
+            return Err(unkept("its tokens are not encrypted"));
+        }
         learn(&credentials);
         let text = serde_json::to_string(&credentials).map_err(unkept)?;
         self.0.write_login(&text).map_err(unkept)
