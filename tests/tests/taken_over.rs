@@ -21,8 +21,8 @@ use puppet::{Argument, Puppet};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -922,8 +922,8 @@ fn no_secret_of_the_environment_is_in_the_memory_between_an_editor_and_its_agent
 }
 
 /// A server at which a person has logged in, by a secret of the environment of all that is started with it.
-fn logged_in(world: &World, secret: &str) -> RemoteServer {
-    let remote = RemoteServer::start(world, "login-short");
+fn logged_in(world: &World, mode: &str, secret: &str) -> RemoteServer {
+    let remote = RemoteServer::start(world, mode);
     let login = json!({ "clientId": "of-the-test", "clientSecret": "${LOGIN_SECRET}" });
     let entry = json!({ "type": "http", "url": remote.url(), "oauth": login });
     settings(world, json!({ "there": entry }));
@@ -948,7 +948,7 @@ fn of_login(secret: &str) -> Vec<String> {
 place_test!(no_token_of_a_login_is_in_the_memory_of_a_session_nor_in_its_files);
 fn no_token_of_a_login_is_in_the_memory_of_a_session_nor_in_its_files(place: Place) {
     let (world, token) = (World::new(place), token());
-    let remote = logged_in(&world, &token);
+    let remote = logged_in(&world, "login-short", &token);
     let stored = world.state.join("lazaret/servers/there.login");
     let first = fs::read_to_string(&stored).unwrap();
     let mut command = dressed(&world, world.lazaret("session"));
@@ -977,6 +977,74 @@ fn no_token_of_a_login_is_in_the_memory_of_a_session_nor_in_its_files(place: Pla
         );
     }
     session.close(LIMIT);
+    is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+/// Searches the memory of a `command` that uses a login at a server in this mode, while that does not answer a request with `part`.
+fn has_no_token((place, mode): (Place, &str), command: impl FnOnce(&World) -> Command, part: &str) {
+    let (world, token) = (World::new(place), token());
+    let remote = logged_in(&world, mode, &token);
+    let mut command = command(&world);
+    let running = Running::start(command.env("LOGIN_SECRET", &token));
+    assert!(until(LIMIT, || remote.was_asked("POST", part)));
+    assert!(remote.was_asked("POST", "Bearer access-token-1-of-the-test"));
+    let secrets = of_login(&token);
+    let all: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    has_no_secret(running.pid(), &all);
+    kill_tree(running.pid());
+    running.finish(LIMIT);
+    is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+place_test!(no_token_of_a_login_is_in_the_memory_of_a_call);
+fn no_token_of_a_login_is_in_the_memory_of_a_call(place: Place) {
+    let call = |world: &World| {
+        let call = world.lazaret_call("mcp__there__sleep", &json!({}));
+        dressed(world, call)
+    };
+    has_no_token((place, "login-short"), call, "\\\"sleep\\\"");
+}
+
+place_test!(no_token_of_a_login_is_in_the_memory_of_a_list_of_tools);
+fn no_token_of_a_login_is_in_the_memory_of_a_list_of_tools(place: Place) {
+    let tools = |world: &World| dressed(world, world.lazaret("tools"));
+    has_no_token((place, "login-waits"), tools, "tools/list");
+}
+
+place_test!(no_token_of_a_login_is_in_the_memory_of_a_command_about_servers);
+fn no_token_of_a_login_is_in_the_memory_of_a_command_about_servers(place: Place) {
+    let status = |world: &World| {
+        let mut command = servers(world);
+        command.arg("status");
+        command
+    };
+    has_no_token((place, "login-waits"), status, "tools/list");
+}
+
+place_test!(no_secret_of_the_environment_is_in_the_memory_of_a_sandbox);
+fn no_secret_of_the_environment_is_in_the_memory_of_a_sandbox(place: Place) {
+    let (world, token) = (World::new(place), token());
+    let mut command = world.lazaret("sandboxd");
+    command.env("SOME_TOKEN", &token);
+    for port in ["--legacy-port", "--rest-port", "--grpc-port"] {
+        command.args([port, "0"]);
+    }
+    let mut sandbox = Running::start(&mut command);
+    let ready: Value = serde_json::from_slice(&sandbox.wait_for("\n", LIMIT)).unwrap();
+    let at = ready["legacy"].as_str().unwrap();
+    let body = json!({ "command": "echo it runs" }).to_string();
+    let mut stream = TcpStream::connect(at).unwrap();
+    let head = format!(
+        "POST /execute HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("it runs"), "{answer}");
+    has_no_secret(sandbox.pid(), &[&token]);
+    kill_tree(sandbox.pid());
+    sandbox.finish(LIMIT);
     is_found_in_a_command_that_hears_nobody(&world, &token);
 }
 
