@@ -100,19 +100,20 @@ struct HeldKeys {
     finding: Option<(Unconfined, KeySearch)>,
     /// Keys that wait for the gateway, which does not run yet.
     found: Vec<u8>,
-    /// To the gateway, which also reads tokens that are encrypted.
-    line: BufReader<UnixStream>,
+    /// To the gateway, which also reads tokens that are encrypted; `None` once an answer is missing: the next would be taken for it.
+    line: Option<BufReader<UnixStream>>,
 }
 
 impl HeldKeys {
     /// The answer of the gateway, a line too.
     fn ask_gateway(&mut self, text: &[u8]) -> io::Result<Vec<u8>> {
-        self.line.get_ref().write_all(&[text, b"\n"].concat())?;
+        let line = self.line.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        line.get_ref().write_all(&[text, b"\n"].concat())?;
         let mut answer = Vec::new();
-        let bounded = self.line.by_ref().take(SEALED_TOKEN_MAX as u64);
-        { bounded }.read_until(b'\n', &mut answer)?;
+        let mut bounded = line.take(SEALED_TOKEN_MAX as u64);
+        bounded.read_until(b'\n', &mut answer)?;
         match answer.pop() {
-            Some(b'\n') if !answer.is_empty() => Ok(answer),
+            Some(b'\n') => Ok(answer),
             Some(_) | None => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -127,19 +128,25 @@ impl SecretSource for HeldKeys {
     fn open(&mut self, text: &[u8]) -> Option<Vec<u8>> {
         let is_sealed = text.starts_with(SEALED_TOKEN.as_bytes());
         let is_line = text.len() <= SEALED_TOKEN_MAX && text.iter().all(u8::is_ascii_graphic);
-        // Without an answer, it is one of a key that nobody has: nothing is sent in its place.
-        (is_sealed && is_line).then(|| self.ask_gateway(text).ok())?
+        if !is_sealed || !is_line {
+            return None;
+        }
+        let answer = self.ask_gateway(text).inspect_err(|_| self.line = None);
+        // An empty one is of a key that nobody has: nothing is sent in its place.
+        answer.ok().filter(|token| !token.is_empty())
     }
 
     fn confine(&mut self) -> io::Result<()> {
         let (unconfined, _) = self.finding.take().ok_or(io::ErrorKind::Unsupported)?;
         let found = std::mem::take(&mut self.found);
         let length = u32::try_from(found.len()).unwrap_or(u32::MAX);
+        let text = [&length.to_be_bytes()[..], &found].concat();
         // Where no gateway wants them, nobody has the other end.
-        let _ = self
+        let sent = self
             .line
-            .get_ref()
-            .write_all(&[&length.to_be_bytes()[..], &found].concat());
+            .as_ref()
+            .map(|line| line.get_ref().write_all(&text));
+        drop(sent);
         drop(found);
         // The line has a descriptor of its own.
         rustix::stdio::dup2_stdout(io::stdin())?;
@@ -183,7 +190,7 @@ pub(crate) fn serve_redactor(
     let source = HeldKeys {
         finding: Some((unconfined, search)),
         found: Vec::new(),
-        line: BufReader::new(line),
+        line: Some(BufReader::new(line)),
     };
     let socket = UnixStream::from(socket.map_err(begun)?);
     redactor_process::serve(socket, known::redactor(), source).map_err(begun)

@@ -100,6 +100,12 @@ impl NamedAddress {
 
 /// Tells the gateway, when it begins, of the addresses that settings for `project` have, and where the logins there lead.
 pub fn name_hosts(servers: &[ServerSettings], project: &str) {
+    let has_address = |server: &ServerSettings| matches!(server.kind, ServerKind::Address(_));
+    if servers.iter().any(has_address) {
+        // Without it, requests for tokens of a login say so.
+        let login_key = held::login_key(&store::login_key());
+        login_key.iter().flatten().for_each(name_login_key);
+    }
     for server in servers {
         if let ServerKind::Address(address) = &server.kind
             && let Ok(named) = NamedAddress::of(address)
@@ -123,9 +129,6 @@ pub fn name_hosts(servers: &[ServerSettings], project: &str) {
                 let held = HeldKey::whole(key, KeyUse::Login, url, "client_secret");
                 held.into_iter().for_each(name_key);
             }
-            // Without it, requests for tokens of a login say so.
-            let login_key = held::login_key(&store::login_key());
-            login_key.iter().flatten().for_each(name_login_key);
             let place = ServerFiles::of_server(server, project);
             name_login(&HostOrigin::of(url), place.login_hosts());
         }

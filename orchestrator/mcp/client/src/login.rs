@@ -103,13 +103,29 @@ async fn perform(
 }
 
 /// The login of one server, stored in a file.
-struct StoredLogin(ServerFiles);
+struct StoredLogin {
+    place: ServerFiles,
+    /// The text whose tokens were registered last: it is read for each request.
+    known: Mutex<String>,
+}
 
 impl StoredLogin {
     fn read(&self) -> Option<StoredCredentials> {
-        let stored = serde_json::from_str(&self.0.login()?).ok()?;
-        is_sealed(&stored).then(|| learn(&stored))?;
+        let text = self.place.login()?;
+        let stored = serde_json::from_str(&text).ok()?;
+        is_sealed(&stored).then(|| self.learn(&stored, text))?;
         Some(stored)
+    }
+
+    /// Registers tokens as secrets, so that they are removed from everything that is shown.
+    fn learn(&self, stored: &StoredCredentials, text: String) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != text {
+            for (name, token) in tokens(stored) {
+                learn_secret(name, &token);
+            }
+            *known = text;
+        }
     }
 }
 
@@ -127,13 +143,6 @@ fn is_sealed(stored: &StoredCredentials) -> bool {
     tokens
         .iter()
         .all(|(_, text)| text.starts_with(SEALED_TOKEN))
-}
-
-/// Registers tokens as secrets, so that they are removed from everything that is shown.
-fn learn(stored: &StoredCredentials) {
-    for (name, text) in tokens(stored) {
-        learn_secret(name, &text);
-    }
 }
 
 /// Registers a value as a secret, to be removed from all that is shown. A redactor that cannot search for it withholds more, not less.
@@ -158,19 +167,19 @@ impl CredentialStore for StoredLogin {
         if !is_sealed(&credentials) {
             return Err(unkept("its tokens are not encrypted"));
         }
-        learn(&credentials);
         let text = serde_json::to_string(&credentials).map_err(unkept)?;
-        self.0.write_login(&text).map_err(unkept)
+        self.learn(&credentials, text.clone());
+        self.place.write_login(&text).map_err(unkept)
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
-        self.0.forget_login();
+        self.place.forget_login();
         Ok(())
     }
 
     /// A refresh token works only once: two sessions that renew at the same time would end the login.
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
-        let file = self.0.lock_file().map_err(unkept)?;
+        let file = self.place.lock_file().map_err(unkept)?;
         let locked = async {
             while file.try_lock().is_err() {
                 sleep(LOOK).await;
@@ -192,7 +201,10 @@ async fn authorization(
     });
     let url = host.target().url().clone();
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url, requests).await?;
-    manager.set_credential_store(StoredLogin(place.clone()));
+    manager.set_credential_store(StoredLogin {
+        place: place.clone(),
+        known: Mutex::default(),
+    });
     Ok(manager)
 }
 
