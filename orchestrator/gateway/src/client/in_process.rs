@@ -24,7 +24,7 @@ pub fn in_process<R: Resolve + Send + 'static>(resolver: R) -> io::Result<Client
     on_thread(resolver, &Begin::default(), None, |_| AllowedHosts::All)
 }
 
-/// The same with what it is told.
+/// Starts one that is told what it serves.
 pub(super) fn on_thread<R: Resolve + Send + 'static>(
     resolver: R,
     begin: &Begin,
