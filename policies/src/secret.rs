@@ -2,6 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 
+/// Beginning of the text for a token of a login at a server, which the client's gateway alone can read.
+pub const SEALED_TOKEN: &str = "lazaret-login-";
+/// Maximum bytes of such a text.
+pub const SEALED_TOKEN_MAX: usize = 32 << 10;
+
 /// Words that make a name look like a secret's, compared without case.
 const WORDS: [&str; 13] = [
     "KEY",

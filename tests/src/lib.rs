@@ -22,6 +22,7 @@ pub mod process;
 pub mod programs;
 pub mod filter;
 pub mod registries;
+pub mod remote_server;
 pub mod rows;
 pub mod corpus;
 pub mod chance;

@@ -9,6 +9,7 @@ mod puppet;
 use lazaret_tests::model_server::{ModelServer, Reply, ReplyEnd};
 use lazaret_tests::not_run;
 use lazaret_tests::process::{Process, Running, kill_tree, tree, until, with_marker};
+use lazaret_tests::remote_server::{RemoteServer, answered_by, dressed, servers, settings};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::world::long_sleep;
 use lazaret_tests::{LIMIT, Place, Session, Terminal, World, place_test, suite};
@@ -20,8 +21,8 @@ use puppet::{Argument, Puppet};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -917,6 +918,133 @@ fn no_secret_of_the_environment_is_in_the_memory_between_an_editor_and_its_agent
     assert!(line.contains(&reversed), "{line}");
     drop(stdin);
     editor.wait().unwrap();
+    is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+/// A server at which a person has logged in, by a secret of the environment of all that is started with it.
+fn logged_in(world: &World, mode: &str, secret: &str) -> RemoteServer {
+    let remote = RemoteServer::start(world, mode);
+    let login = json!({ "clientId": "of-the-test", "clientSecret": "${LOGIN_SECRET}" });
+    let entry = json!({ "type": "http", "url": remote.url(), "oauth": login });
+    settings(world, json!({ "there": entry }));
+    let mut command = servers(world);
+    let login = answered_by(command.env("LOGIN_SECRET", secret));
+    login.finish(LIMIT).success();
+    remote
+}
+
+/// The secrets of a login that was renewed once.
+fn of_login(secret: &str) -> Vec<String> {
+    let tokens = [
+        "access-token-0",
+        "refresh-token-0",
+        "access-token-1",
+        "refresh-token-1",
+    ];
+    let tokens = tokens.iter().map(|token| format!("{token}-of-the-test"));
+    tokens.chain([secret.to_owned()]).collect()
+}
+
+place_test!(no_token_of_a_login_is_in_the_memory_of_a_session_nor_in_its_files);
+fn no_token_of_a_login_is_in_the_memory_of_a_session_nor_in_its_files(place: Place) {
+    let (world, token) = (World::new(place), token());
+    let remote = logged_in(&world, "login-short", &token);
+    let stored = world.state.join("lazaret/servers/there.login");
+    let first = fs::read_to_string(&stored).unwrap();
+    let mut command = dressed(&world, world.lazaret("session"));
+    let mut session = Session::start(command.env("LOGIN_SECRET", &token));
+    let said = session.call("mcp__there__echo", json!({ "text": "x" }));
+    assert_eq!(said.success(), "x");
+    assert!(remote.was_asked("POST", "Bearer access-token-1-of-the-test"));
+    assert!(remote.was_asked("POST", "refresh_token=refresh-token-0-of-the-test"));
+    assert!(remote.was_asked("POST", &format!("of-the-test:{token}")));
+    let secrets = of_login(&token);
+    let all: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    has_no_secret(session.pid(), &all);
+    let renewed = fs::read_to_string(&stored).unwrap();
+    assert_ne!(first, renewed);
+    let key = world.state.join("lazaret/login-key");
+    let opened = |pid| open(&taken_over(pid), key.as_os_str().as_bytes(), libc::O_RDONLY);
+    assert_eq!(opened(session.pid() as u32), Err(Errno::EACCES));
+    let mut free = bystander(&world);
+    assert!(opened(free.id()).is_ok(), "control");
+    free.kill().unwrap();
+    free.wait().unwrap();
+    for secret in &secrets {
+        assert!(
+            !first.contains(secret) && !renewed.contains(secret),
+            "{secret}"
+        );
+    }
+    session.close(LIMIT);
+    is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+/// Searches the memory of a `command` that uses a login at a server in this mode, while that does not answer a request with `part`.
+fn has_no_token((place, mode): (Place, &str), command: impl FnOnce(&World) -> Command, part: &str) {
+    let (world, token) = (World::new(place), token());
+    let remote = logged_in(&world, mode, &token);
+    let mut command = command(&world);
+    let running = Running::start(command.env("LOGIN_SECRET", &token));
+    assert!(until(LIMIT, || remote.was_asked("POST", part)));
+    assert!(remote.was_asked("POST", "Bearer access-token-1-of-the-test"));
+    let secrets = of_login(&token);
+    let all: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    has_no_secret(running.pid(), &all);
+    kill_tree(running.pid());
+    running.finish(LIMIT);
+    is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+place_test!(no_token_of_a_login_is_in_the_memory_of_a_call);
+fn no_token_of_a_login_is_in_the_memory_of_a_call(place: Place) {
+    let call = |world: &World| {
+        let call = world.lazaret_call("mcp__there__sleep", &json!({}));
+        dressed(world, call)
+    };
+    has_no_token((place, "login-short"), call, "\\\"sleep\\\"");
+}
+
+place_test!(no_token_of_a_login_is_in_the_memory_of_a_list_of_tools);
+fn no_token_of_a_login_is_in_the_memory_of_a_list_of_tools(place: Place) {
+    let tools = |world: &World| dressed(world, world.lazaret("tools"));
+    has_no_token((place, "login-waits"), tools, "tools/list");
+}
+
+place_test!(no_token_of_a_login_is_in_the_memory_of_a_command_about_servers);
+fn no_token_of_a_login_is_in_the_memory_of_a_command_about_servers(place: Place) {
+    let status = |world: &World| {
+        let mut command = servers(world);
+        command.arg("status");
+        command
+    };
+    has_no_token((place, "login-waits"), status, "tools/list");
+}
+
+place_test!(no_secret_of_the_environment_is_in_the_memory_of_a_sandbox);
+fn no_secret_of_the_environment_is_in_the_memory_of_a_sandbox(place: Place) {
+    let (world, token) = (World::new(place), token());
+    let mut command = world.lazaret("sandboxd");
+    command.env("SOME_TOKEN", &token);
+    for port in ["--legacy-port", "--rest-port", "--grpc-port"] {
+        command.args([port, "0"]);
+    }
+    let mut sandbox = Running::start(&mut command);
+    let ready: Value = serde_json::from_slice(&sandbox.wait_for("\n", LIMIT)).unwrap();
+    let at = ready["legacy"].as_str().unwrap();
+    let body = json!({ "command": "echo it runs" }).to_string();
+    let mut stream = TcpStream::connect(at).unwrap();
+    let head = format!(
+        "POST /execute HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("it runs"), "{answer}");
+    has_no_secret(sandbox.pid(), &[&token]);
+    kill_tree(sandbox.pid());
+    sandbox.finish(LIMIT);
     is_found_in_a_command_that_hears_nobody(&world, &token);
 }
 

@@ -8,6 +8,8 @@ mod admit;
 mod company;
 mod exchange;
 mod keys;
+mod logins;
+mod openings;
 #[cfg(any(test, feature = "test-support"))]
 mod in_process;
 mod permit;
@@ -31,6 +33,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
+use tokio::task::spawn_local;
 
 /// Serves the `lazaret` at the other end of standard input, until it is gone.
 ///
@@ -52,18 +55,24 @@ pub fn serve() -> Result<(), GatewayError> {
         true => Some(descriptor(socket.as_fd())?.ok_or(GatewayError::Begin)?),
         false => None,
     };
-    let keys = match begin.keys.is_empty() {
-        true => AttachedKeys::default(),
+    let (keys, openings) = match begin.keys.is_empty() && begin.login_key.is_none() {
+        true => (AttachedKeys::default(), None),
         false => {
             let line = descriptor(socket.as_fd())?.ok_or(GatewayError::Begin)?;
-            AttachedKeys::read(&begin.keys, line)?
+            let line = UnixStream::from(line);
+            let keys = AttachedKeys::read(&begin.keys, begin.login_key, &line)?;
+            (keys, Some(line))
         }
     };
     let runtime = confined_runtime(confine::confine_of_client)?;
     let net = ClientNetwork::new(AllowedHosts::Begun(begin), System).with_keys(keys);
     runtime.block_on(async move {
         let (net, work) = net.with_company(company)?;
-        let accepted = accept(socket, Rc::new(net.with_tickets(line)?));
+        let net = Rc::new(net.with_tickets(line)?);
+        if let Some(line) = openings {
+            spawn_local(openings::answer(line, net.clone()));
+        }
+        let accepted = accept(socket, net);
         match work.map(CompanyWork::run) {
             None => Ok(accepted.await?),
             Some(work) => tokio::select! {

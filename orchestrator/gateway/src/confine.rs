@@ -35,7 +35,7 @@ pub(crate) fn confine() -> io::Result<()> {
     confine_by(orchestrator_confine::confine_gateway)
 }
 
-/// The same for a client's gateway, which reads the machine's certificates when it first needs them.
+/// Confines the gateway of a client, which also reads the machine's certificates when it first needs them.
 ///
 /// # Errors
 /// A layer that is missing.

@@ -79,7 +79,7 @@ impl TlsTerminator {
         Self::with_times(spec, roots, tell, Times::default())
     }
 
-    /// The same with other limits in time, as tests want them.
+    /// A terminator with other limits in time, as tests want them.
     ///
     /// # Errors
     /// As above.

@@ -54,6 +54,8 @@ pub struct Begin {
     pub tickets: bool,
     /// Headers in which it puts keys, whose values come on a line that follows as a descriptor, if there are any.
     pub keys: Vec<HeldKey>,
+    /// The number of the key on the same line by which tokens of logins at servers are encrypted, if settings name a server.
+    pub login_key: Option<u32>,
     /// Whether the gateway is told of a company's network, over a socket that it has for that.
     pub company: bool,
 }
@@ -128,10 +130,12 @@ pub enum KeyUse {
     Server,
     /// To one of a repository's.
     RepositoryServer,
+    /// To where such a server refers for a login: the secret of a client, for a token.
+    Login,
 }
 
 impl KeyUse {
-    /// The use by requests of `by`, if these get keys.
+    /// The use by requests of `by`, if these get keys in a header.
     pub fn of(by: &By) -> Option<Self> {
         match by {
             By::ProviderSettings => Some(Self::Provider),
@@ -263,6 +267,8 @@ pub enum NetworkFault {
     NotRequest(NamedRequest),
     #[error("{0} took no part in the login; log in again: lazaret mcp login")]
     NotOfLogin(HostOrigin),
+    #[error("a request for tokens of a login: {0}")]
+    Login(String),
     #[error("the executor has not permitted this request, or too long ago")]
     NoTicket,
     #[error("no profile has this policy")]

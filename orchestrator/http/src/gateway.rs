@@ -137,8 +137,9 @@ pub fn begin(
         logins,
         engines,
         keys: held,
+        login_key,
     } = named_hosts();
-    let keys = keys.filter(|_| !held.is_empty());
+    let keys = keys.filter(|_| !held.is_empty() || login_key.is_some());
     let begin = Begin {
         webs,
         named: named.into_iter().collect(),
@@ -147,6 +148,7 @@ pub fn begin(
         logins,
         engines: engines.into_iter().collect(),
         keys: held.into_iter().collect(),
+        login_key,
         tickets: tickets.is_some(),
         company,
     };

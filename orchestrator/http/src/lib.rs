@@ -11,5 +11,6 @@ mod named;
 pub use client::{HostClient, HostRequest, HttpFailure, Response, user_agent};
 pub use gateway::{ClientGateway, ClientGatewayError, begin};
 pub use named::{
-    name_any_login, name_engine, name_host, name_key, name_login, name_request, name_stranger,
+    name_any_login, name_engine, name_host, name_key, name_login, name_login_key, name_request,
+    name_stranger,
 };

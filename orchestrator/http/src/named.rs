@@ -1,6 +1,7 @@
 //! The hosts of the user's settings: named while settings are read, and told to the gateway before `lazaret` confines itself.
 
 use crate::ask::{HeldKey, HostOrigin, LoginHosts, NamedRequest, SearchEngine};
+use crate::key::Key;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use url::Url;
@@ -14,6 +15,7 @@ pub(crate) struct NamedHosts {
     pub logins: LoginHosts,
     pub engines: BTreeSet<SearchEngine>,
     pub keys: BTreeSet<HeldKey>,
+    pub login_key: Option<u32>,
 }
 
 static NAMED: Mutex<NamedHosts> = Mutex::new(NamedHosts {
@@ -23,6 +25,7 @@ static NAMED: Mutex<NamedHosts> = Mutex::new(NamedHosts {
     logins: LoginHosts::Recorded(BTreeSet::new()),
     engines: BTreeSet::new(),
     keys: BTreeSet::new(),
+    login_key: None,
 });
 
 fn lock() -> MutexGuard<'static, NamedHosts> {
@@ -42,6 +45,11 @@ pub fn name_request(request: NamedRequest) {
 /// Requests to a provider have this header, in which the gateway puts a key.
 pub fn name_key(key: HeldKey) {
     lock().keys.insert(key);
+}
+
+/// The gateway encrypts tokens of logins by this key.
+pub fn name_login_key(key: &Key) {
+    lock().login_key = key.number();
 }
 
 /// A repository's settings name the host of `url`.

@@ -16,6 +16,14 @@ pub enum KeyError {
         /// The reason why it cannot be used.
         error: KeyFileError,
     },
+    /// The file for the key of logins cannot be made.
+    #[error("cannot make {}: {error}", path.display())]
+    LoginKey {
+        /// The file.
+        path: PathBuf,
+        /// The error of the file system.
+        error: io::Error,
+    },
     /// No header could hold it.
     #[error("the key is empty, too long, or no text of one line")]
     NotALine,

@@ -5,6 +5,7 @@ use crate::find::{self, FoundKey, find_here, learned};
 use crate::header_list;
 use crate::held_answer::{HeldAnswer, HeldQuery, KeyQuery};
 use crate::keyring::Keyring;
+use crate::login_key;
 use http::header::HeaderName;
 use orchestrator_confine::Files;
 use orchestrator_http::ask::{KEYS_MAX, KeyValue};
@@ -78,6 +79,18 @@ pub fn hold_variable(name: &str) -> Result<(), KeyError> {
         }
         Some(answer) => answer.no_secret(),
         None => Ok(()),
+    }
+}
+
+/// The key by which the gateway encrypts tokens of logins, in `file`, which is made if there is none. `None` where no other process has it.
+///
+/// # Errors
+/// If it cannot be made or read.
+pub fn login_key(file: &Path) -> Result<Option<Key>, KeyError> {
+    match ask(&HeldQuery::Login(file.to_owned()))? {
+        Some(HeldAnswer::Secret(number)) => Ok(Some(Key::held(number))),
+        Some(answer) => answer.no_secret().map(|()| None),
+        None => Ok(None),
     }
 }
 
@@ -201,6 +214,12 @@ impl KeyFinder {
             HeldQuery::Key(query) => self.key(files, &query, line),
             HeldQuery::File { name, file } => {
                 let key = find::in_file(files, &name, &file)?;
+                Ok(HeldAnswer::Secret(self.pass(&key, &mut line)?))
+            }
+            HeldQuery::Login(file) => {
+                let path = file.clone();
+                login_key::make(&file).map_err(|error| KeyError::LoginKey { path, error })?;
+                let key = find::in_file(files, "LOGIN_KEY", &file)?;
                 Ok(HeldAnswer::Secret(self.pass(&key, &mut line)?))
             }
             HeldQuery::Variable(name) => match secret_environment::text(&name) {

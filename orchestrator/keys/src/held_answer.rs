@@ -18,6 +18,8 @@ pub(crate) enum HeldQuery {
     Variable(String),
     /// For the headers in the value of this variable, for a collector.
     Collector(String),
+    /// For the key of logins in this file, which is made if there is none.
+    Login(PathBuf),
     /// For a text with variables, which is the value of this header.
     Header {
         name: String,

@@ -7,6 +7,7 @@ mod bus_socket;
 mod bus;
 mod secret_service;
 mod key_file;
+mod login_key;
 pub mod keyring;
 pub mod find;
 mod header_list;

@@ -12,17 +12,17 @@ use orchestrator_text::known::{self, COLLECTOR_HEADERS};
 use orchestrator_text::redact::{Redactor, RedactorError};
 use orchestrator_text::redactor_process::{self, SecretSource};
 use orchestrator_text::secret_environment;
-use policies::secret::{holds_secret, secrets};
+use policies::secret::{SEALED_TOKEN, SEALED_TOKEN_MAX, holds_secret, secrets};
 use serde_json::Value;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
 
-/// How long the gateway may take to receive the keys.
+/// How long the gateway may take to receive the keys, and to read a token.
 const GATEWAY_TIME: Duration = Duration::from_secs(10);
 
 /// Why a command cannot be started without secrets in its memory.
@@ -95,32 +95,67 @@ fn put_aside(files: &Files, hidden: &[(OsString, OsString)]) -> io::Error {
 pub type KeySearch = Box<dyn FnMut(&Files, &[u8], &mut dyn Write) -> io::Result<Value>>;
 
 /// Keys for the process that asks, while this one may still read files.
-struct UnconfinedKeys {
-    unconfined: Unconfined,
-    search: KeySearch,
+struct HeldKeys {
+    /// Until it is confined.
+    finding: Option<(Unconfined, KeySearch)>,
     /// Keys that wait for the gateway, which does not run yet.
     found: Vec<u8>,
-    line: UnixStream,
+    /// To the gateway, which also reads tokens that are encrypted; `None` once an answer is missing: the next would be taken for it.
+    line: Option<BufReader<UnixStream>>,
 }
 
-impl SecretSource for UnconfinedKeys {
+impl HeldKeys {
+    /// The answer of the gateway, a line too.
+    fn ask_gateway(&mut self, text: &[u8]) -> io::Result<Vec<u8>> {
+        let line = self.line.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        line.get_ref().write_all(&[text, b"\n"].concat())?;
+        let mut answer = Vec::new();
+        let mut bounded = line.take(SEALED_TOKEN_MAX as u64);
+        bounded.read_until(b'\n', &mut answer)?;
+        match answer.pop() {
+            Some(b'\n') => Ok(answer),
+            Some(_) | None => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+impl SecretSource for HeldKeys {
     fn find(&mut self, query: &[u8]) -> io::Result<Value> {
-        (self.search)(self.unconfined.files(), query, &mut self.found)
+        let (unconfined, search) = self.finding.as_mut().ok_or(io::ErrorKind::Unsupported)?;
+        search(unconfined.files(), query, &mut self.found)
     }
 
-    fn confine(self) -> io::Result<()> {
+    fn open(&mut self, text: &[u8]) -> Option<Vec<u8>> {
+        let is_sealed = text.starts_with(SEALED_TOKEN.as_bytes());
+        let is_line = text.len() <= SEALED_TOKEN_MAX && text.iter().all(u8::is_ascii_graphic);
+        if !is_sealed || !is_line {
+            return None;
+        }
+        let answer = self.ask_gateway(text).inspect_err(|_| self.line = None);
+        // An empty one is of a key that nobody has: nothing is sent in its place.
+        answer.ok().filter(|token| !token.is_empty())
+    }
+
+    fn confine(&mut self) -> io::Result<()> {
+        let (unconfined, _) = self.finding.take().ok_or(io::ErrorKind::Unsupported)?;
+        let found = std::mem::take(&mut self.found);
+        let length = u32::try_from(found.len()).unwrap_or(u32::MAX);
+        let text = [&length.to_be_bytes()[..], &found].concat();
         // Where no gateway wants them, nobody has the other end.
-        let _ = (&self.line).write_all(&self.found);
-        drop(self.found);
-        // Closes the line: standard output is standard input from now on.
-        drop(self.line);
+        let sent = self
+            .line
+            .as_ref()
+            .map(|line| line.get_ref().write_all(&text));
+        drop(sent);
+        drop(found);
+        // The line has a descriptor of its own.
         rustix::stdio::dup2_stdout(io::stdin())?;
         // Who reads the diagnostics of its user waits for no other process.
         rustix::stdio::dup2_stderr(io::stdin())?;
         secret_environment::close();
         // Nobody of its user reads its memory.
         prctl::set_dumpable(false)?;
-        self.unconfined.confine(&Needs::default());
+        unconfined.confine(&Needs::default());
         Ok(())
     }
 }
@@ -147,14 +182,16 @@ pub(crate) fn serve_redactor(
     prctl::set_name(c"lazaret-secrets").map_err(|errno| begun(errno.into()))?;
     let [socket, line] =
         [io::stdin().as_fd(), io::stdout().as_fd()].map(|end| end.try_clone_to_owned());
-    let source = UnconfinedKeys {
-        unconfined,
-        search: search.ok_or_else(|| begun(io::ErrorKind::Unsupported.into()))?(),
+    let line = UnixStream::from(line.map_err(begun)?);
+    for limit in [UnixStream::set_read_timeout, UnixStream::set_write_timeout] {
+        limit(&line, Some(GATEWAY_TIME)).map_err(begun)?;
+    }
+    let search = search.ok_or_else(|| begun(io::ErrorKind::Unsupported.into()))?();
+    let source = HeldKeys {
+        finding: Some((unconfined, search)),
         found: Vec::new(),
-        line: UnixStream::from(line.map_err(begun)?),
+        line: Some(BufReader::new(line)),
     };
-    let limit = source.line.set_write_timeout(Some(GATEWAY_TIME));
-    limit.map_err(begun)?;
     let socket = UnixStream::from(socket.map_err(begun)?);
     redactor_process::serve(socket, known::redactor(), source).map_err(begun)
 }

@@ -46,6 +46,19 @@ pub fn capture(
     body: &[u8],
     (key, spec): (&TokenKey, &LoginSpec),
 ) -> Result<CapturedAnswer, LoginFault> {
+    let seal = |token: &[u8], role| placeholder(token, role, (key, spec));
+    capture_by(body, &spec.members, seal)
+}
+
+/// Puts the text that `seal` makes in the place of each token; `members` pass besides those that every client may see.
+///
+/// # Errors
+/// As above.
+pub fn capture_by(
+    body: &[u8],
+    members: &[String],
+    seal: impl Fn(&[u8], TokenRole) -> Result<String, LoginFault>,
+) -> Result<CapturedAnswer, LoginFault> {
     if body.len() > LOGIN_BODY {
         return Err(LoginFault::Long);
     }
@@ -56,18 +69,18 @@ pub fn capture(
         return Ok(CapturedAnswer { body, tokens });
     }
     let read = strict_json(body).map_err(|_| LoginFault::Unread)?;
-    let Value::Object(members) = read else {
+    let Value::Object(read) = read else {
         return Err(LoginFault::Type);
     };
     let mut passed = Map::new();
-    for (name, value) in members {
+    for (name, value) in read {
         let role = TokenRole::ALL
             .into_iter()
             .find(|role| role.member() == name);
         let value = match (role, value) {
             (Some(role), Value::String(text)) => {
                 let token = Zeroizing::new(text.into_bytes());
-                let shown = placeholder(&token, role, (key, spec))?;
+                let shown = seal(&token, role)?;
                 tokens.push(token);
                 Value::String(shown)
             }
@@ -76,7 +89,7 @@ pub fn capture(
                 return Err(LoginFault::Token(role.member()));
             }
             (None, value) => {
-                let is_plain = PLAIN.contains(&&*name) || spec.members.contains(&name);
+                let is_plain = PLAIN.contains(&&*name) || members.contains(&name);
                 if !is_plain {
                     continue;
                 }

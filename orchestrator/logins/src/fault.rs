@@ -26,6 +26,10 @@ pub enum LoginFault {
     Grant(String),
     #[error("its token is of another session, or of a login whose key is gone: log in again")]
     Sealed,
+    #[error(
+        "there is no key to keep its tokens by: the directory of Lazaret's state has to be writable"
+    )]
+    NoKey,
     #[error("the gateway has no random bytes")]
     Random,
 }

@@ -6,7 +6,7 @@ mod fault;
 mod request;
 mod seal;
 
-pub use answer::{CapturedAnswer, capture, passed_headers};
+pub use answer::{CapturedAnswer, capture, capture_by, passed_headers};
 pub use fault::{LOGIN_BODY, LoginFault};
 pub use request::read_request;
 pub use seal::{KEY_MIN, RealToken, TokenKey, TokenRole};

@@ -27,7 +27,7 @@ pub enum TokenRole {
 }
 
 impl TokenRole {
-    pub(crate) const ALL: [Self; 3] = [Self::Access, Self::Refresh, Self::Identity];
+    pub const ALL: [Self; 3] = [Self::Access, Self::Refresh, Self::Identity];
 
     /// Its member of an answer.
     pub(crate) fn member(self) -> &'static str {

@@ -154,6 +154,7 @@ fn failed(failure: HttpFailure) -> NotAcknowledged {
             | NetworkFault::NotNamed(_)
             | NetworkFault::NotRequest(_)
             | NetworkFault::NotOfLogin(_)
+            | NetworkFault::Login(_)
             | NetworkFault::NoTicket
             | NetworkFault::NotPolicy => false,
         },

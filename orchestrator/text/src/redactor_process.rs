@@ -18,11 +18,13 @@ pub trait SecretSource {
     /// # Errors
     /// If the question is none.
     fn find(&mut self, query: &[u8]) -> io::Result<Value>;
-    /// No further secret is asked for: it gives up what it needs for that, for ever.
+    /// The secret for which `text` stands, where that is encrypted and another process can read it.
+    fn open(&mut self, text: &[u8]) -> Option<Vec<u8>>;
+    /// No further secret is found: it gives up what it needs for that, for ever.
     ///
     /// # Errors
     /// If it cannot.
-    fn confine(self) -> io::Result<()>;
+    fn confine(&mut self) -> io::Result<()>;
 }
 
 /// Answers the process at the other end of `socket` until it is gone: searches its texts for the secrets that `redactor` knows.
@@ -32,9 +34,9 @@ pub trait SecretSource {
 pub fn serve(
     mut socket: UnixStream,
     redactor: &Redactor,
-    source: impl SecretSource,
+    mut source: impl SecretSource,
 ) -> io::Result<()> {
-    let mut source = Some(source);
+    let mut finds = true;
     while let Some((number, text)) = receive(&mut socket, TEXT_MAX)? {
         let question = SearchQuestion::ALL.into_iter();
         let question = question.into_iter().find(|one| one.number() == number);
@@ -45,16 +47,18 @@ pub fn serve(
                 serde_json::to_vec(&found.ok_or(io::ErrorKind::InvalidData)?)?
             }
             SearchQuestion::Learn => {
-                learn(redactor, &text)?;
+                learn(redactor, &text, &mut source)?;
                 serde_json::to_vec(&redactor.facts())?
             }
+            SearchQuestion::Hold | SearchQuestion::Confine if !finds => {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
             SearchQuestion::Hold => {
-                let source = source.as_mut().ok_or(io::ErrorKind::InvalidData)?;
                 let found = source.find(&text)?;
                 serde_json::to_vec(&(redactor.facts(), found))?
             }
             SearchQuestion::Confine => {
-                let source = source.take().ok_or(io::ErrorKind::InvalidData)?;
+                finds = false;
                 source.confine()?;
                 serde_json::to_vec(&redactor.facts())?
             }
@@ -67,13 +71,13 @@ pub fn serve(
     Ok(())
 }
 
-fn learn(redactor: &Redactor, text: &[u8]) -> io::Result<()> {
+fn learn(redactor: &Redactor, text: &[u8], source: &mut impl SecretSource) -> io::Result<()> {
     let mut parts = text.splitn(2, |byte| *byte == 0);
     let (name, value) = (parts.next(), parts.next());
     let (name, value) = name.zip(value).ok_or(io::ErrorKind::InvalidData)?;
     let secret = Secret {
         name: String::from_utf8_lossy(name).into_owned(),
-        value: value.to_vec(),
+        value: source.open(value).unwrap_or_else(|| value.to_vec()),
     };
     redactor.learn(secret).map_err(io::Error::other)
 }
@@ -102,7 +106,12 @@ mod tests {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        fn confine(self) -> io::Result<()> {
+        fn open(&mut self, text: &[u8]) -> Option<Vec<u8>> {
+            let sealed = text.strip_prefix(b"sealed-")?;
+            Some(sealed.iter().rev().copied().collect())
+        }
+
+        fn confine(&mut self) -> io::Result<()> {
             Ok(())
         }
     }
@@ -263,7 +272,7 @@ mod tests {
                 let answer = match number {
                     1 => serde_json::to_vec(&known.find(&text, Patterns::Whole).unwrap()).unwrap(),
                     3 => {
-                        learn(&known, &text).unwrap();
+                        learn(&known, &text, &mut NoSource).unwrap();
                         serde_json::to_vec(&known.facts()).unwrap()
                     }
                     _ => serde_json::to_vec(&known.facts()).unwrap(),
@@ -350,7 +359,11 @@ mod tests {
                 Ok(Value::from(value.len()))
             }
 
-            fn confine(self) -> io::Result<()> {
+            fn open(&mut self, _: &[u8]) -> Option<Vec<u8>> {
+                None
+            }
+
+            fn confine(&mut self) -> io::Result<()> {
                 Ok(())
             }
         }
@@ -365,6 +378,16 @@ mod tests {
         // Not asked of it any more, and what it has found stays known.
         assert_eq!(remote.hold(b"b").unwrap(), None);
         assert_eq!(remote.text("value-of-a"), "[redacted:FOUND_KEY]");
+    }
+
+    #[test]
+    fn a_secret_that_is_encrypted_here_is_searched_for_as_it_is() {
+        let (remote, _) = both(&[]);
+        let learnt = secret("A_TOKEN", "sealed-eulav-terces");
+        remote.learn(learnt).unwrap();
+        let text = "a secret-value, a sealed-eulav-terces";
+        let shown = "a [redacted:A_TOKEN], a sealed-eulav-terces";
+        assert_eq!(remote.text(text), shown);
     }
 
     #[test]

@@ -141,6 +141,7 @@ impl From<HttpFailure> for HttpError {
                 | NetworkFault::NotNamed(_)
                 | NetworkFault::NotRequest(_)
                 | NetworkFault::NotOfLogin(_)
+                | NetworkFault::Login(_)
                 | NetworkFault::NotPolicy
                 | NetworkFault::NoTicket,
             )

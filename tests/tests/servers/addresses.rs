@@ -1,86 +1,16 @@
 //! Servers with an address: spoken to as their protocols have it, held to bounds, and sent nowhere by what they say.
 
-use super::scene::{answer_of, call, mcp, names, servers, session, settings, world};
+use super::scene::{answer_of, call, mcp, names, session, world};
 use lazaret_tests::connect_proxy::ConnectProxy;
-use lazaret_tests::process::{self, Process, Running};
+use lazaret_tests::process::{self, Process};
+use lazaret_tests::remote_server::{RemoteServer, answered, log_in, settings};
 use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read};
-use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-
-const SERVER: &str = include_str!("../../fixtures/mcp_http.py");
-
-/// A server on loopback; ended when dropped.
-struct Remote {
-    child: Child,
-    port: u16,
-    log: PathBuf,
-}
-
-impl Remote {
-    fn start(world: &World, mode: &str) -> Self {
-        Self::beside(world, mode, "")
-    }
-
-    fn beside(world: &World, mode: &str, other: &str) -> Self {
-        let number = std::fs::read_dir(world.base()).unwrap().count();
-        let log = world.base().join(format!("{mode}-{number}.log"));
-        std::fs::write(&log, "").unwrap();
-        let mut command = Command::new("python3");
-        command.args(["-c", SERVER, mode]).arg(&log).arg(other);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        Self {
-            child,
-            port: line.trim().parse().unwrap(),
-            log,
-        }
-    }
-
-    fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/mcp", self.port)
-    }
-
-    fn entry(&self) -> Value {
-        json!({ "type": "http", "url": self.url() })
-    }
-
-    /// The requests that it was sent. The last may still be being written.
-    fn requests(&self) -> Vec<Value> {
-        let text = std::fs::read_to_string(&self.log).unwrap();
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
-
-    fn was_asked(&self, method: &str, part: &str) -> bool {
-        let is = |one: &Value| one["method"] == method && one.to_string().contains(part);
-        self.requests().iter().any(is)
-    }
-}
-
-impl Drop for Remote {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// A world whose only server is one in this mode.
-fn with(mode: &str) -> (World, Remote) {
+fn with(mode: &str) -> (World, RemoteServer) {
     let world = world(Place::any(), json!({}));
-    let remote = Remote::start(&world, mode);
+    let remote = RemoteServer::start(&world, mode);
     settings(&world, json!({ "there": remote.entry() }));
     (world, remote)
 }
@@ -88,7 +18,7 @@ fn with(mode: &str) -> (World, Remote) {
 place_test!(tools_at_an_address_are_listed_and_called);
 fn tools_at_an_address_are_listed_and_called(place: Place) {
     let world = world(place, json!({}));
-    let remote = Remote::start(&world, "friendly");
+    let remote = RemoteServer::start(&world, "friendly");
     settings(&world, json!({ "there": remote.entry() }));
     assert!(names(&world).contains(&"mcp__there__echo".to_owned()));
     assert_eq!(
@@ -162,7 +92,7 @@ fn a_session_is_ended_at_the_server() {
 once_test!(the_protocol_of_2024_is_spoken_too);
 fn the_protocol_of_2024_is_spoken_too() {
     let world = world(Place::any(), json!({}));
-    let remote = Remote::start(&world, "sse");
+    let remote = RemoteServer::start(&world, "sse");
     settings(
         &world,
         json!({ "there": { "type": "sse", "url": remote.url() } }),
@@ -177,7 +107,7 @@ fn the_protocol_of_2024_is_spoken_too() {
 once_test!(headers_are_sent_and_secrets_in_them_are_not_shown);
 fn headers_are_sent_and_secrets_in_them_are_not_shown() {
     let world = world(Place::any(), json!({}));
-    let remote = Remote::start(&world, "friendly");
+    let remote = RemoteServer::start(&world, "friendly");
     let headers = json!({ "Authorization": "Bearer a-token-of-mine", "X-Tenant": "${MY_API_KEY}", "X-Client": "plainly" });
     settings(
         &world,
@@ -203,7 +133,7 @@ place_test!(a_variable_in_a_header_is_in_no_memory_of_a_session);
 /// The gateway puts it in. The control is a header whose value the settings have themselves.
 fn a_variable_in_a_header_is_in_no_memory_of_a_session(place: Place) {
     let world = world(place, json!({}));
-    let remote = Remote::start(&world, "friendly");
+    let remote = RemoteServer::start(&world, "friendly");
     let literal = format!("literal-{}", lazaret_tests::world::unique());
     for (header, sent, is_held) in [
         ("Bearer ${MY_API_KEY}", &world.key, false),
@@ -242,8 +172,8 @@ fn a_call_that_nobody_waits_for_is_cancelled_there() {
 once_test!(a_redirection_is_not_followed);
 fn a_redirection_is_not_followed() {
     let world = world(Place::any(), json!({}));
-    let elsewhere = Remote::start(&world, "friendly");
-    let remote = Remote::beside(&world, "redirect", &elsewhere.url());
+    let elsewhere = RemoteServer::start(&world, "friendly");
+    let remote = RemoteServer::beside(&world, "redirect", &elsewhere.url());
     settings(&world, json!({ "there": remote.entry() }));
     let status = mcp(&world, &["status"]);
     assert!(
@@ -257,8 +187,8 @@ fn a_redirection_is_not_followed() {
 once_test!(messages_go_to_the_server_s_own_host_alone);
 fn messages_go_to_the_server_s_own_host_alone() {
     let world = world(Place::any(), json!({}));
-    let elsewhere = Remote::start(&world, "friendly");
-    let remote = Remote::beside(&world, "sse-elsewhere", &elsewhere.url());
+    let elsewhere = RemoteServer::start(&world, "friendly");
+    let remote = RemoteServer::beside(&world, "sse-elsewhere", &elsewhere.url());
     settings(
         &world,
         json!({ "there": { "type": "sse", "url": remote.url() } }),
@@ -296,7 +226,7 @@ fn server_that_exceeds_a_limit_is_lost_by_name() {
 once_test!(a_repository_names_public_addresses_alone);
 fn a_repository_names_public_addresses_alone() {
     let world = world(Place::any(), json!({}));
-    let remote = Remote::start(&world, "friendly");
+    let remote = RemoteServer::start(&world, "friendly");
     world.put(
         ".mcp.json",
         json!({ "mcpServers": { "there": remote.entry() } }).to_string(),
@@ -367,42 +297,6 @@ fn a_scope_without_a_network_reaches_none() {
     assert!(echo(true), "control");
 }
 
-/// Logs in as a person would: opens the address, and follows it back. What `lazaret mcp login` printed in the end.
-fn log_in(world: &World) -> process::Finished {
-    answered(world).finish(LIMIT)
-}
-
-/// A login whose answer has come back.
-fn answered(world: &World) -> Running {
-    let mut login = Running::start(servers(world).args(["login", "there"]));
-    let printed = String::from_utf8(login.wait_for("/authorize?", LIMIT)).unwrap();
-    let address = printed
-        .lines()
-        .find(|line| line.starts_with("http"))
-        .unwrap()
-        .to_owned();
-    let page = get(&address);
-    let back = page
-        .lines()
-        .find_map(|line| line.strip_prefix("Location: "))
-        .unwrap()
-        .to_owned();
-    get(&back);
-    login
-}
-
-/// The answer to a request, whole.
-fn get(address: &str) -> String {
-    let rest = address.strip_prefix("http://").unwrap();
-    let (host, path) = rest.split_once('/').unwrap();
-    let mut stream = TcpStream::connect(host).unwrap();
-    let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
 once_test!(a_login_is_wanted_given_kept_and_forgotten);
 fn a_login_is_wanted_given_kept_and_forgotten() {
     let (world, remote) = with("login");
@@ -471,9 +365,9 @@ fn answer_to_another_login_is_refused() {
 once_test!(a_login_leads_to_no_metadata_service);
 fn a_login_leads_to_no_metadata_service() {
     let world = world(Place::any(), json!({}));
-    let elsewhere = Remote::start(&world, "login");
+    let elsewhere = RemoteServer::start(&world, "login");
     let refused = |other: &str| {
-        let remote = Remote::beside(&world, "login", other);
+        let remote = RemoteServer::beside(&world, "login", other);
         settings(&world, json!({ "there": remote.entry() }));
         let login = mcp(&world, &["login", "there"]);
         assert_eq!(login.code(), 1, "{other}: {}", login.errors());
@@ -504,7 +398,7 @@ fn a_server_that_wants_no_login_is_named() {
 once_test!(an_address_is_added_listed_and_removed);
 fn an_address_is_added_listed_and_removed() {
     let world = world(Place::any(), json!({}));
-    let remote = Remote::start(&world, "friendly");
+    let remote = RemoteServer::start(&world, "friendly");
     let url = remote.url();
     let added = mcp(
         &world,

@@ -1,9 +1,9 @@
 //! A world with servers in its settings, and what is asked there.
 
 use lazaret_tests::process::Finished;
+pub use lazaret_tests::remote_server::{dressed, servers, settings};
 use lazaret_tests::{LIMIT, Place, Session, World, run};
 use serde_json::{Value, json};
-use std::process::Command;
 
 pub const SERVER: &str = include_str!("../../fixtures/mcp_server.py");
 
@@ -15,11 +15,6 @@ pub fn world(place: Place, servers: Value) -> World {
     world
 }
 
-pub fn settings(world: &World, servers: Value) {
-    let text = json!({ "mcpServers": servers }).to_string();
-    world.write(&world.home.join("settings/lazaret/mcp.json"), text);
-}
-
 /// The fixture in this mode, with what is ours of its settings.
 pub fn server(words: &[&str], ours: Value) -> Value {
     let args: Vec<_> = ["server.py"].iter().chain(words).collect();
@@ -28,13 +23,6 @@ pub fn server(words: &[&str], ours: Value) -> Value {
 
 pub fn friendly() -> Value {
     server(&["friendly"], json!({}))
-}
-
-pub fn dressed(world: &World, mut command: Command) -> Command {
-    command
-        .env("XDG_CONFIG_HOME", world.home.join("settings"))
-        .env("XDG_DATA_HOME", world.home.join("data"));
-    command
 }
 
 pub fn call(world: &World, tool: &str, input: Value) -> Finished {
@@ -57,13 +45,6 @@ pub fn result(world: &World, tool: &str, input: Value) -> Value {
 
 pub fn mcp(world: &World, words: &[&str]) -> Finished {
     run(servers(world).args(words), LIMIT)
-}
-
-/// `lazaret mcp` for a command about servers.
-pub fn servers(world: &World) -> Command {
-    let mut command = dressed(world, world.program("lazaret"));
-    command.arg("mcp").current_dir(&world.project);
-    command
 }
 
 pub fn session(world: &World, options: &[&str]) -> Session {

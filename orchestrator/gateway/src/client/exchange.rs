@@ -1,10 +1,11 @@
 //! The requests of one connection of `lazaret`, on one connection to the host, which is opened with the first of them.
 
-use super::admit::ClientNetwork;
+use super::admit::{AllowedHosts, ClientNetwork};
+use super::logins::{TokenRequest, asks_for_tokens};
 use super::permit::{Permitted, permit};
 use crate::decrypted::Protocol;
 use crate::decrypted::limits::HEAD;
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -12,7 +13,8 @@ use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::TokioIo;
-use orchestrator_http::ask::{By, FAULT, LOCATE, NetworkFault};
+use orchestrator_http::ask::{By, FAULT, HostOrigin, LOCATE, LoginHosts, NetworkFault};
+use orchestrator_logins::{LOGIN_BODY, LoginFault, passed_headers};
 use orchestrator_reach::guard::Resolve;
 use orchestrator_reach::target::Target;
 use rustls::pki_types::ServerName;
@@ -27,6 +29,10 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Position;
+use zeroize::Zeroizing;
+
+/// How long a request for tokens may take to arrive, and its answer.
+const TOKENS: Duration = Duration::from_secs(30);
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(15);
@@ -41,13 +47,14 @@ const OF_CONNECTION: [HeaderName; 6] = [
     HeaderName::from_static("keep-alive"),
 ];
 
-type HostOrFault = Either<Incoming, Full<Bytes>>;
+/// A body that is passed on as it comes, or one of ours.
+type PassedOrOwn = Either<Incoming, Full<Bytes>>;
 
 pub(super) struct ClientExchange<R> {
     net: Rc<ClientNetwork<R>>,
     by: By,
     target: Target,
-    kept: RefCell<Option<SendRequest<Incoming>>>,
+    kept: RefCell<Option<SendRequest<PassedOrOwn>>>,
 }
 
 impl<R: Resolve + 'static> ClientExchange<R> {
@@ -73,7 +80,7 @@ impl<R: Resolve + 'static> ClientExchange<R> {
             .map_err(io::Error::other)
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<HostOrFault> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<PassedOrOwn> {
         let answered = match request.method().as_str() {
             LOCATE => self.locate().await,
             _ => self.forward(request).await,
@@ -81,7 +88,7 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         answered.unwrap_or_else(|fault| of_fault(&fault))
     }
 
-    async fn locate(&self) -> Result<Response<HostOrFault>, NetworkFault> {
+    async fn locate(&self) -> Result<Response<PassedOrOwn>, NetworkFault> {
         match &self.by {
             // Its name would be resolved, and so reach somebody.
             By::Model(_) | By::ModelOfImage(_) | By::Engine => return Err(NetworkFault::NoTicket),
@@ -97,7 +104,7 @@ impl<R: Resolve + 'static> ClientExchange<R> {
     async fn forward(
         &self,
         mut request: Request<Incoming>,
-    ) -> Result<Response<HostOrFault>, NetworkFault> {
+    ) -> Result<Response<PassedOrOwn>, NetworkFault> {
         let host = &self.target.url()[Position::BeforeHost..Position::AfterPort];
         let host = HeaderValue::from_str(host)
             .map_err(|error| NetworkFault::Connect(error.to_string()))?;
@@ -108,9 +115,14 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         self.net.foresee(&self.by, &self.target)?;
         let permitted = permit(tickets, allowed, &self.by, &self.target, &mut request)?;
         let keys = &self.net.keys;
-        keys.attach(&self.by, &self.target, request.headers_mut());
         request.headers_mut().insert(header::HOST, host);
-        let answer = self.send(request).await?;
+        if let Some(server) = asks_for_tokens(&self.by, &request) {
+            return self.log_in(server, request).await;
+        }
+        keys.attach(&self.by, &self.target, request.headers_mut());
+        keys.logins
+            .attach(&self.by, &self.target, request.headers_mut());
+        let answer = self.send(request.map(Either::Left)).await?;
         if let (Permitted::Page(used), By::Model(policy), Some(tickets)) =
             (&permitted, &self.by, tickets)
         {
@@ -124,9 +136,50 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         Ok(response)
     }
 
+    /// Sends a request for tokens of a login at `server`, and returns the answer with these encrypted.
+    async fn log_in(
+        &self,
+        server: &HostOrigin,
+        request: Request<Incoming>,
+    ) -> Result<Response<PassedOrOwn>, NetworkFault> {
+        let refused = |why: LoginFault| NetworkFault::Login(why.to_string());
+        let keys = &self.net.keys;
+        let (mut head, body) = request.into_parts();
+        let origin = HostOrigin::of(self.target.url());
+        let asked = TokenRequest {
+            server,
+            url: format!("{origin}{}", head.uri),
+            is_first: match &self.net.allowed {
+                AllowedHosts::Begun(begin) => begin.logins == LoginHosts::Any,
+                #[cfg(feature = "test-support")]
+                AllowedHosts::All => true,
+            },
+        };
+        let body = whole(body).await.map_err(refused)?;
+        let sent = asked.open((&keys.logins, keys), &mut head.headers, &body);
+        let sent = match sent {
+            // As the endpoint says of a token that is none: then clients ask for a new login.
+            Err(LoginFault::Sealed) => return Ok(no_grant()),
+            sent => sent.map_err(refused)?,
+        };
+        head.headers.remove(header::CONTENT_LENGTH);
+        let body = Full::new(Bytes::copy_from_slice(&sent.body));
+        let request = Request::from_parts(head, Either::Right(body));
+        let (head, body) = self.send(request).await?.into_parts();
+        let body = whole(body).await.map_err(refused)?;
+        if head.status.is_redirection() {
+            return Err(refused(LoginFault::Type));
+        }
+        let body = asked.seal(&keys.logins, &sent, &body).map_err(refused)?;
+        let mut response = Response::new(Either::Right(Full::from(body)));
+        *response.status_mut() = head.status;
+        *response.headers_mut() = passed_headers(&head.headers);
+        Ok(response)
+    }
+
     async fn send(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<PassedOrOwn>,
     ) -> Result<Response<Incoming>, NetworkFault> {
         let kept = self.kept.take();
         if let Some(mut send) = kept {
@@ -149,7 +202,7 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         Ok(response)
     }
 
-    async fn dial(&self) -> Result<SendRequest<Incoming>, NetworkFault> {
+    async fn dial(&self) -> Result<SendRequest<PassedOrOwn>, NetworkFault> {
         let failed = |why: String| NetworkFault::Connect(why);
         let tcp = self.net.connect(&self.by, &self.target).await?;
         if self.target.is_plain() {
@@ -169,7 +222,7 @@ impl<R: Resolve + 'static> ClientExchange<R> {
 
 async fn over(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-) -> Result<SendRequest<Incoming>, NetworkFault> {
+) -> Result<SendRequest<PassedOrOwn>, NetworkFault> {
     let (send, connection) = http1::Builder::new()
         .max_buf_size(HEAD)
         .handshake(TokioIo::new(stream))
@@ -178,6 +231,28 @@ async fn over(
     // Its error is that of the request on it.
     spawn_local(async move { drop(connection.await) });
     Ok(send)
+}
+
+fn no_grant() -> Response<PassedOrOwn> {
+    let body = Full::from("{\"error\":\"invalid_grant\"}");
+    let mut response = Response::new(Either::Right(body));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+/// A body as a whole, within the limits of size and time.
+async fn whole(body: Incoming) -> Result<Zeroizing<Vec<u8>>, LoginFault> {
+    let read = timeout(TOKENS, Limited::new(body, LOGIN_BODY).collect()).await;
+    let read = read.map_err(|_| LoginFault::Unread)?;
+    let read = read.map_err(
+        |error| match error.is::<http_body_util::LengthLimitError>() {
+            true => LoginFault::Long,
+            false => LoginFault::Unread,
+        },
+    )?;
+    Ok(Zeroizing::new(read.to_bytes().to_vec()))
 }
 
 /// Leaves of a request's target its path and query. A host would prefer another host in it to the one that was checked.
@@ -199,7 +274,7 @@ fn strip(headers: &mut HeaderMap) {
     headers.remove(FAULT);
 }
 
-fn of_fault(fault: &NetworkFault) -> Response<HostOrFault> {
+fn of_fault(fault: &NetworkFault) -> Response<PassedOrOwn> {
     let text = serde_json::to_vec(fault).unwrap_or_default();
     let mut response = Response::new(Either::Right(Full::new(Bytes::from(text))));
     *response.status_mut() = StatusCode::BAD_GATEWAY;

@@ -3,6 +3,8 @@
 
 use super::accept::{accept, begin as first_frame, descriptor};
 use super::admit::{AllowedHosts, ClientNetwork};
+use super::keys::AttachedKeys;
+use super::logins::ServerLogins;
 use orchestrator_http::ClientGateway;
 use orchestrator_http::ask::Begin;
 use orchestrator_reach::guard::Resolve;
@@ -22,7 +24,7 @@ pub fn in_process<R: Resolve + Send + 'static>(resolver: R) -> io::Result<Client
     on_thread(resolver, &Begin::default(), None, |_| AllowedHosts::All)
 }
 
-/// The same with what it is told.
+/// Starts one that is told what it serves.
 pub(super) fn on_thread<R: Resolve + Send + 'static>(
     resolver: R,
     begin: &Begin,
@@ -39,7 +41,11 @@ pub(super) fn on_thread<R: Resolve + Send + 'static>(
                 true => descriptor(theirs.as_fd())?,
                 false => None,
             };
-            let net = ClientNetwork::new(allowed(begin), resolver);
+            let mut keys = AttachedKeys::default();
+            if begin.login_key.is_some() {
+                keys.logins = ServerLogins::new(&"k".repeat(64));
+            }
+            let net = ClientNetwork::new(allowed(begin), resolver).with_keys(keys);
             runtime.block_on(async { accept(theirs, Rc::new(net.with_tickets(line)?)).await })?;
         }
         Ok::<_, io::Error>(())

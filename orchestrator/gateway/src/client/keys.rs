@@ -1,22 +1,25 @@
 //! Keys of the settings: each is put into one header of the requests to one host, for one use, in place of a text that `lazaret` sends. Elsewhere that text
 //! is text.
 
+use super::logins::ServerLogins;
 use crate::serve::GatewayError;
 use hyper::header::{HeaderMap, HeaderValue};
 use orchestrator_http::ask::{By, HeldKey, HostOrigin, KEYS_MAX, KeyUse, KeyValue};
 use orchestrator_reach::target::Target;
 use std::io::Read;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// How long they may take: who has them closes the line when `lazaret` confines itself.
+/// How long they may take: who has them sends them when `lazaret` confines itself.
 const TIME: Duration = Duration::from_secs(60);
 
 /// Keys with the headers in which they are put.
 #[derive(Default)]
-pub(super) struct AttachedKeys(Vec<AttachedKey>);
+pub(super) struct AttachedKeys {
+    attached: Vec<AttachedKey>,
+    pub(super) logins: ServerLogins,
+}
 
 struct AttachedKey {
     held: HeldKey,
@@ -25,15 +28,24 @@ struct AttachedKey {
 }
 
 impl AttachedKeys {
-    /// Reads the values of the keys `held` from `line`, until its other end is closed.
+    /// Reads the values of the keys `held`, and the key of logins, from `line`, which carries questions after them.
     ///
     /// # Errors
     /// If one is missing or cannot be a header's.
-    pub(super) fn read(held: &[HeldKey], line: OwnedFd) -> Result<Self, GatewayError> {
-        let line = UnixStream::from(line);
+    pub(super) fn read(
+        held: &[HeldKey],
+        login_key: Option<u32>,
+        mut line: &UnixStream,
+    ) -> Result<Self, GatewayError> {
         line.set_read_timeout(Some(TIME))?;
-        let mut text = Zeroizing::new(Vec::with_capacity(KEYS_MAX));
-        line.take(KEYS_MAX as u64).read_to_end(&mut text)?;
+        let mut length = [0; 4];
+        line.read_exact(&mut length)?;
+        let length = u32::from_be_bytes(length) as usize;
+        if length > KEYS_MAX {
+            return Err(GatewayError::Begin);
+        }
+        let mut text = Zeroizing::new(vec![0; length]);
+        line.read_exact(&mut text)?;
         let lines = text.split(|byte| *byte == b'\n');
         let values: Vec<KeyValue> = lines
             .filter(|line| !line.is_empty())
@@ -50,14 +62,40 @@ impl AttachedKeys {
             Some(AttachedKey { held, value })
         });
         let attached: Option<Vec<_>> = attached.collect();
-        attached.map(Self).ok_or(GatewayError::Begin)
+        let login = login_key.map(|number| values.iter().find(|key| key.number == number));
+        let logins = match login {
+            Some(key) => ServerLogins::new(&key.ok_or(GatewayError::Begin)?.value),
+            None => ServerLogins::default(),
+        };
+        let attached = attached.ok_or(GatewayError::Begin)?;
+        Ok(Self { attached, logins })
+    }
+
+    /// One key, for tests of what uses it.
+    #[cfg(test)]
+    pub(super) fn of_test(held: HeldKey, value: &str) -> Self {
+        let value = HeaderValue::from_str(value).unwrap();
+        Self {
+            attached: vec![AttachedKey { held, value }],
+            logins: ServerLogins::default(),
+        }
+    }
+
+    /// The secret of our client at a login of `server`, for the text in its place.
+    pub(super) fn client_secret(&self, server: &HostOrigin, text: &str) -> Option<&[u8]> {
+        let mut secrets = self.attached.iter().filter(|key| {
+            key.held.used == KeyUse::Login
+                && key.held.origin == *server
+                && key.held.template == text
+        });
+        secrets.next().map(|key| key.value.as_bytes())
     }
 
     /// Puts keys into the `headers` of a request of `by` to the host of `target`, where they have the text in place of one.
     pub(super) fn attach(&self, by: &By, target: &Target, headers: &mut HeaderMap) {
         let Some(used) = KeyUse::of(by) else { return };
         let origin = HostOrigin::of(target.url());
-        for AttachedKey { held, value } in &self.0 {
+        for AttachedKey { held, value } in &self.attached {
             let sent = headers.get(&held.header);
             let is_meant = held.used == used && held.origin == origin;
             if is_meant && sent.is_some_and(|sent| sent == held.template.as_str()) {
@@ -86,9 +124,10 @@ mod tests {
 
     fn read(held: &[HeldKey], text: &str) -> Result<AttachedKeys, GatewayError> {
         let (ours, theirs) = UnixStream::pair().unwrap();
+        let length = u32::try_from(text.len()).unwrap().to_be_bytes();
+        (&theirs).write_all(&length).unwrap();
         (&theirs).write_all(text.as_bytes()).unwrap();
-        drop(theirs);
-        AttachedKeys::read(held, ours.into())
+        AttachedKeys::read(held, None, &ours)
     }
 
     #[test]
@@ -136,6 +175,7 @@ mod tests {
             KeyUse::Engine,
             KeyUse::Server,
             KeyUse::RepositoryServer,
+            KeyUse::Login,
         ];
         for (number, used) in uses.into_iter().enumerate() {
             let held = HeldKey {
@@ -149,7 +189,9 @@ mod tests {
                 keys.attach(&by, &Target::parse(url).unwrap(), &mut headers);
                 headers["authorization"] == "Bearer sk-0"
             });
-            assert_eq!(got, [0, 1, 2, 3, 4].map(|at| at == number), "{used:?}");
+            // The last is in no header: what is put into a request for tokens is decided there.
+            let is_meant = |at| at == number && used != KeyUse::Login;
+            assert_eq!(got, [0, 1, 2, 3, 4].map(is_meant), "{used:?}");
         }
     }
 

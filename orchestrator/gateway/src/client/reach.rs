@@ -60,6 +60,7 @@ impl<R: Resolve> TargetJudge for ByJudge<'_, R> {
             | NetworkFault::NotNamed(_)
             | NetworkFault::NotRequest(_)
             | NetworkFault::NotOfLogin(_)
+            | NetworkFault::Login(_)
             | NetworkFault::NotPolicy
             | NetworkFault::NoTicket
             | NetworkFault::Connect(_)

@@ -11,6 +11,7 @@ use orchestrator_http::ask::{
     NetworkFault, SearchEngine,
 };
 use orchestrator_http::{ClientGateway, ClientGatewayError, HostClient, HttpFailure, Response};
+use orchestrator_logins::LOGIN_BODY;
 use orchestrator_reach::ReachError;
 use policies::WebPolicy;
 use policies::web::WebTable;
@@ -330,6 +331,63 @@ fn logins_lead_only_where_a_person_has_logged_in() {
         }
     }
     assert_eq!(other.connections(), reached);
+}
+
+#[test]
+fn requests_for_tokens_are_read_as_a_whole_and_have_limits() {
+    const TOKENS: &str = r#"{"access_token":"a-real-token","scope":"x"}"#;
+    let server = Server::start(|body, stream| match body {
+        b"a=long" => says(
+            stream,
+            "",
+            &format!(r#"{{"scope":"{}"}}"#, "x".repeat(LOGIN_BODY)),
+        ),
+        b"a=away" => {
+            let away = "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n";
+            stream.write_all(away.as_bytes()).is_ok()
+        }
+        _ => says(stream, "Set-Cookie: a-real-token\r\n", TOKENS),
+    });
+    let origin = HostOrigin::of(&server.url);
+    let begin = |login_key| Begin {
+        named: vec![origin.clone()],
+        login_key,
+        ..Begin::default()
+    };
+    let ask = |begin: &Begin, kind: &'static str, body: String| {
+        let client = HostClient::new(begun(begin), By::ServerOf(origin.clone()), &server.url);
+        let request = client.to(http::Method::POST, &server.url).body(body);
+        let kind = http::HeaderValue::from_static(kind);
+        let request = request.header(http::header::CONTENT_TYPE, kind);
+        block_on(async {
+            let answer = request.send().await?;
+            let cookie = answer.headers().contains_key("set-cookie");
+            text(answer).await.map(|text| (text, cookie))
+        })
+    };
+    let form = "application/x-www-form-urlencoded";
+    let own = || "grant_type=authorization_code&code=c".to_owned();
+    let (answer, has_cookie) = ask(&begin(Some(0)), form, own()).unwrap();
+    assert!(!answer.contains("a-real-token") && !has_cookie, "{answer}");
+    assert!(
+        answer.contains(r#""access_token":"lazaret-login-"#),
+        "{answer}"
+    );
+    let (answer, _) = ask(&begin(Some(0)), "application/json", own()).unwrap();
+    assert_eq!(answer, TOKENS, "control");
+    let filled = |length: usize| format!("a={}", "x".repeat(length - 2));
+    assert!(ask(&begin(Some(0)), form, filled(LOGIN_BODY)).is_ok());
+    for (key, body) in [
+        (None, own()),
+        (Some(0), filled(LOGIN_BODY + 1)),
+        (Some(0), "a=long".to_owned()),
+        (Some(0), "a=away".to_owned()),
+        (Some(0), "grant_type=client_credentials".to_owned()),
+    ] {
+        let refused = ask(&begin(key), form, body);
+        let is_named = matches!(&refused, Err(HttpFailure::Fault(NetworkFault::Login(_))));
+        assert!(is_named, "{refused:?}");
+    }
 }
 
 /// A `lazaret` that was taken over may ask for what it likes.

@@ -218,6 +218,7 @@ impl RequestRefusal {
                 | LoginFault::Type
                 | LoginFault::Unread
                 | LoginFault::Token(_)
+                | LoginFault::NoKey
                 | LoginFault::Random => "invalid_request",
             }),
             Self::LoginAnswer { .. } => Some("server_error"),

@@ -2,11 +2,11 @@
 
 use crate::login::learn_secret;
 use crate::settings::{LoginSettings, ServerAddress, ServerKind, ServerSettings, SettingsOwner};
-use crate::store::ServerFiles;
+use crate::store::{self, ServerFiles};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use orchestrator_http::ask::{HeldKey, HostOrigin, KeyUse};
 use orchestrator_http::key::Key;
-use orchestrator_http::{name_host, name_key, name_login, name_stranger};
+use orchestrator_http::{name_host, name_key, name_login, name_login_key, name_stranger};
 use orchestrator_keys::held;
 use orchestrator_reach::target::Target;
 use orchestrator_text::secret_environment;
@@ -22,6 +22,7 @@ pub struct NamedAddress {
     pub headers: HeaderMap,
     /// Values of headers that the gateway has, with their names.
     held: Vec<(HeaderName, Key)>,
+    held_secret: Option<Key>,
     /// The settings of its login, after replacing variables.
     pub login: LoginSettings,
 }
@@ -61,14 +62,22 @@ impl NamedAddress {
             headers.insert(header, value);
         }
         let login = &address.login;
-        let client_secret = login.client_secret.as_deref().map(replaced).transpose()?;
-        client_secret
-            .iter()
-            .for_each(|secret| learn_secret("clientSecret", secret));
+        let text = login.client_secret.as_deref();
+        let held_secret = text.map(|text| held_value("clientSecret", text));
+        let held_secret = held_secret.transpose()?.flatten();
+        let client_secret = match &held_secret {
+            Some(key) => Some(key.expose().to_owned()),
+            None => text.map(replaced).transpose()?,
+        };
+        if held_secret.is_none() {
+            let secret = client_secret.iter();
+            secret.for_each(|secret| learn_secret("clientSecret", secret));
+        }
         Ok(Self {
             target,
             headers,
             held,
+            held_secret,
             login: LoginSettings {
                 client_secret,
                 ..login.clone()
@@ -91,6 +100,12 @@ impl NamedAddress {
 
 /// Tells the gateway, when it begins, of the addresses that settings for `project` have, and where the logins there lead.
 pub fn name_hosts(servers: &[ServerSettings], project: &str) {
+    let has_address = |server: &ServerSettings| matches!(server.kind, ServerKind::Address(_));
+    if servers.iter().any(has_address) {
+        // Without it, requests for tokens of a login say so.
+        let login_key = held::login_key(&store::login_key());
+        login_key.iter().flatten().for_each(name_login_key);
+    }
     for server in servers {
         if let ServerKind::Address(address) = &server.kind
             && let Ok(named) = NamedAddress::of(address)
@@ -108,6 +123,10 @@ pub fn name_hosts(servers: &[ServerSettings], project: &str) {
             };
             for (name, key) in &named.held {
                 let held = HeldKey::whole(key, used, url, name.as_str());
+                held.into_iter().for_each(name_key);
+            }
+            if let Some(key) = &named.held_secret {
+                let held = HeldKey::whole(key, KeyUse::Login, url, "client_secret");
                 held.into_iter().for_each(name_key);
             }
             let place = ServerFiles::of_server(server, project);

@@ -13,13 +13,13 @@ use orchestrator_reach::target::{Target, TargetError};
 use orchestrator_text::known::redactor;
 use orchestrator_web::error::WebError;
 use orchestrator_web::named::{NamedBy, NamedHost, body};
-use policies::secret::Secret;
+use policies::secret::{SEALED_TOKEN, Secret};
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationRequest, CredentialRefreshGuard, CredentialStore,
     OAuthClientConfig, OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture,
     OAuthHttpRequest, OAuthState, StoredCredentials,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -103,24 +103,46 @@ async fn perform(
 }
 
 /// The login of one server, stored in a file.
-struct StoredLogin(ServerFiles);
+struct StoredLogin {
+    place: ServerFiles,
+    /// The text whose tokens were registered last: it is read for each request.
+    known: Mutex<String>,
+}
 
 impl StoredLogin {
     fn read(&self) -> Option<StoredCredentials> {
-        let stored = serde_json::from_str(&self.0.login()?).ok()?;
-        learn(&stored);
+        let text = self.place.login()?;
+        let stored = serde_json::from_str(&text).ok()?;
+        is_sealed(&stored).then(|| self.learn(&stored, text))?;
         Some(stored)
+    }
+
+    /// Registers tokens as secrets, so that they are removed from everything that is shown.
+    fn learn(&self, stored: &StoredCredentials, text: String) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != text {
+            for (name, token) in tokens(stored) {
+                learn_secret(name, &token);
+            }
+            *known = text;
+        }
     }
 }
 
-/// Registers tokens as secrets, so that they are removed from everything that is shown.
-fn learn(stored: &StoredCredentials) {
+/// The tokens of a login, with their names: texts that the gateway alone can read.
+fn tokens(stored: &StoredCredentials) -> Vec<(&'static str, String)> {
     let tokens = serde_json::to_value(&stored.token_response).unwrap_or_default();
-    for name in ["access_token", "refresh_token", "id_token"] {
-        if let Some(token) = tokens.get(name).and_then(Value::as_str) {
-            learn_secret(name, token);
-        }
-    }
+    let text = |name: &'static str| Some((name, tokens.get(name)?.as_str()?.to_owned()));
+    let names = ["access_token", "refresh_token", "id_token"];
+    names.into_iter().filter_map(text).collect()
+}
+
+/// Whether all tokens are encrypted. Others are none of the gateway's, and would come into the memory of this process.
+fn is_sealed(stored: &StoredCredentials) -> bool {
+    let tokens = tokens(stored);
+    tokens
+        .iter()
+        .all(|(_, text)| text.starts_with(SEALED_TOKEN))
 }
 
 /// Registers a value as a secret, to be removed from all that is shown. A redactor that cannot search for it withholds more, not less.
@@ -142,19 +164,22 @@ impl CredentialStore for StoredLogin {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        learn(&credentials);
+        if !is_sealed(&credentials) {
+            return Err(unkept("its tokens are not encrypted"));
+        }
         let text = serde_json::to_string(&credentials).map_err(unkept)?;
-        self.0.write_login(&text).map_err(unkept)
+        self.learn(&credentials, text.clone());
+        self.place.write_login(&text).map_err(unkept)
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
-        self.0.forget_login();
+        self.place.forget_login();
         Ok(())
     }
 
     /// A refresh token works only once: two sessions that renew at the same time would end the login.
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
-        let file = self.0.lock_file().map_err(unkept)?;
+        let file = self.place.lock_file().map_err(unkept)?;
         let locked = async {
             while file.try_lock().is_err() {
                 sleep(LOOK).await;
@@ -176,7 +201,10 @@ async fn authorization(
     });
     let url = host.target().url().clone();
     let mut manager = AuthorizationManager::new_with_oauth_http_client(url, requests).await?;
-    manager.set_credential_store(StoredLogin(place.clone()));
+    manager.set_credential_store(StoredLogin {
+        place: place.clone(),
+        known: Mutex::default(),
+    });
     Ok(manager)
 }
 

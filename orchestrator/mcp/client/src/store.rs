@@ -58,6 +58,11 @@ pub fn prepare_logins() -> io::Result<PathBuf> {
     Ok(directory)
 }
 
+/// The key of the tokens in stored logins: in no directory that a command writes, nor reads once it is confined.
+pub(crate) fn login_key() -> PathBuf {
+    state_directory::directory().join("login-key")
+}
+
 fn logins() -> PathBuf {
     state_directory::directory().join("logins")
 }
