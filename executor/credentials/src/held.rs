@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_commands_wrote_for_another_project_is_no_source() {
+    fn file_that_commands_of_another_project_wrote_is_no_source() {
         let mut world = World::new();
         let caches = "home/.local/share/lazaret/projects/other-1/caches";
         for directory in [caches, "named/lazaret/projects/other-1"] {
@@ -470,7 +470,11 @@ mod tests {
             world.variables.insert("PATH".into(), path.unwrap());
             value(&mut world.resolve("{ command = ['mytok'] }"))
         };
-        assert_eq!(search(&mut world, &["home"]).unwrap(), b"value\n", "control");
+        assert_eq!(
+            search(&mut world, &["home"]).unwrap(),
+            b"value\n",
+            "control"
+        );
         world.program(&format!("{caches}/mytok"), "echo planted");
         assert_eq!(search(&mut world, &[caches, "home"]).unwrap(), b"value\n");
         let named = world.at("named").into_os_string();

@@ -8,7 +8,6 @@ mod admit;
 mod company;
 mod exchange;
 mod keys;
-mod logins;
 mod openings;
 #[cfg(any(test, feature = "test-support"))]
 mod in_process;

@@ -35,7 +35,6 @@ mod search;
 mod websocket;
 mod upstream;
 mod authority;
-mod framing;
 mod streams;
 mod tasks;
 mod host;

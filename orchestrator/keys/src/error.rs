@@ -19,7 +19,7 @@ pub enum KeyError {
     /// The file for the key of logins cannot be made.
     #[error("cannot make {}: {error}", path.display())]
     LoginKey {
-        /// The file.
+        /// The path of the file of that key.
         path: PathBuf,
         /// The error of the file system.
         error: io::Error,

@@ -17,6 +17,7 @@ pub mod policy_files;
 pub(crate) mod holder;
 pub mod hooks;
 pub mod caller;
+mod central_root;
 pub mod origin;
 pub mod agent_files;
 pub mod examiner;

@@ -4,7 +4,7 @@
 //! program or a directory of settings only where no repository and no session can have put it.
 
 use crate::caller::CallerDirectory;
-use crate::session_options::folder_name;
+use crate::central_root::folder_name;
 use crate::state_directory::{self, home, variable};
 use nix::unistd::{Uid, User};
 use policies::{FileFault, directories, source};

@@ -53,7 +53,7 @@ pub fn capture(
 /// Puts the text that `seal` makes in the place of each token; `members` pass besides those that every client may see.
 ///
 /// # Errors
-/// As above.
+/// What an answer has that nobody can read in one way, and what `seal` says.
 pub fn capture_by(
     body: &[u8],
     members: &[String],

@@ -52,8 +52,9 @@ orchestrator-signature:
 orchestrator-aws: orchestrator-http
 orchestrator-ssh-agent: broker-protocol
 orchestrator-effects: broker-protocol
-orchestrator-logins: broker-protocol orchestrator-effects orchestrator-http
-orchestrator-gateway: orchestrator-aws orchestrator-effects orchestrator-logins orchestrator-ssh-agent broker-protocol policies orchestrator-reach orchestrator-http orchestrator-confine
+orchestrator-framing:
+orchestrator-logins: broker-protocol orchestrator-effects orchestrator-http orchestrator-reach policies
+orchestrator-gateway: orchestrator-aws orchestrator-effects orchestrator-framing orchestrator-logins orchestrator-ssh-agent broker-protocol policies orchestrator-reach orchestrator-http orchestrator-confine
 orchestrator-results: broker-protocol policies orchestrator-text
 # On a thread of its tests; the program is built without it.
 orchestrator-web: orchestrator-gateway broker-protocol policies orchestrator-text orchestrator-reach orchestrator-http orchestrator-keys
@@ -153,6 +154,7 @@ orchestrator-run: lazaret shell
 orchestrator-aws: gateway
 orchestrator-ssh-agent: gateway
 orchestrator-effects: gateway
+orchestrator-framing: gateway
 orchestrator-logins: gateway
 orchestrator-gateway: gateway
 ";

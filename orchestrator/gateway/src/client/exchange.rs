@@ -1,10 +1,8 @@
 //! The requests of one connection of `lazaret`, on one connection to the host, which is opened with the first of them.
 
 use super::admit::{AllowedHosts, ClientNetwork};
-use super::logins::{TokenRequest, asks_for_tokens};
 use super::permit::{Permitted, permit};
 use crate::decrypted::Protocol;
-use crate::decrypted::limits::HEAD;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -13,8 +11,9 @@ use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::TokioIo;
+use orchestrator_framing::HEAD;
 use orchestrator_http::ask::{By, FAULT, HostOrigin, LOCATE, LoginHosts, NetworkFault};
-use orchestrator_logins::{LOGIN_BODY, LoginFault, passed_headers};
+use orchestrator_logins::{LOGIN_BODY, LoginFault, TokenRequest, asks_for_tokens, passed_headers};
 use orchestrator_reach::guard::Resolve;
 use orchestrator_reach::target::Target;
 use rustls::pki_types::ServerName;
@@ -116,7 +115,7 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         let permitted = permit(tickets, allowed, &self.by, &self.target, &mut request)?;
         let keys = &self.net.keys;
         request.headers_mut().insert(header::HOST, host);
-        if let Some(server) = asks_for_tokens(&self.by, &request) {
+        if let Some(server) = asks_for_tokens(&self.by, request.headers()) {
             return self.log_in(server, request).await;
         }
         keys.attach(&self.by, &self.target, request.headers_mut());
@@ -156,7 +155,8 @@ impl<R: Resolve + 'static> ClientExchange<R> {
             },
         };
         let body = whole(body).await.map_err(refused)?;
-        let sent = asked.open((&keys.logins, keys), &mut head.headers, &body);
+        let secret = |text: &str| keys.client_secret(server, text);
+        let sent = asked.open((&keys.logins, &secret), &mut head.headers, &body);
         let sent = match sent {
             // As the endpoint says of a token that is none: then clients ask for a new login.
             Err(LoginFault::Sealed) => return Ok(no_grant()),

@@ -4,9 +4,9 @@
 use super::accept::{accept, begin as first_frame, descriptor};
 use super::admit::{AllowedHosts, ClientNetwork};
 use super::keys::AttachedKeys;
-use super::logins::ServerLogins;
 use orchestrator_http::ClientGateway;
 use orchestrator_http::ask::Begin;
+use orchestrator_logins::ServerLogins;
 use orchestrator_reach::guard::Resolve;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,10 +1,10 @@
 //! Keys of the settings: each is put into one header of the requests to one host, for one use, in place of a text that `lazaret` sends. Elsewhere that text
 //! is text.
 
-use super::logins::ServerLogins;
 use crate::serve::GatewayError;
 use hyper::header::{HeaderMap, HeaderValue};
 use orchestrator_http::ask::{By, HeldKey, HostOrigin, KEYS_MAX, KeyUse, KeyValue};
+use orchestrator_logins::ServerLogins;
 use orchestrator_reach::target::Target;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -69,16 +69,6 @@ impl AttachedKeys {
         };
         let attached = attached.ok_or(GatewayError::Begin)?;
         Ok(Self { attached, logins })
-    }
-
-    /// One key, for tests of what uses it.
-    #[cfg(test)]
-    pub(super) fn of_test(held: HeldKey, value: &str) -> Self {
-        let value = HeaderValue::from_str(value).unwrap();
-        Self {
-            attached: vec![AttachedKey { held, value }],
-            logins: ServerLogins::default(),
-        }
     }
 
     /// The secret of our client at a login of `server`, for the text in its place.
@@ -192,6 +182,30 @@ mod tests {
             // The last is in no header: what is put into a request for tokens is decided there.
             let is_meant = |at| at == number && used != KeyUse::Login;
             assert_eq!(got, [0, 1, 2, 3, 4].map(is_meant), "{used:?}");
+        }
+    }
+
+    #[test]
+    fn the_secret_of_a_client_is_for_logins_of_its_server() {
+        let (a, b) = ("https://a.example/", "https://b.example/");
+        let template = HeldKey::place(0);
+        let of = |used| HeldKey {
+            used,
+            template: template.clone(),
+            ..held(0, a)
+        };
+        let secret = |used, server: &str, text: &str| {
+            let keys = read(&[of(used)], "{\"number\":0,\"value\":\"s\"}\n").unwrap();
+            let server = HostOrigin::of(&server.parse().unwrap());
+            keys.client_secret(&server, text).map(<[u8]>::to_vec)
+        };
+        assert_eq!(secret(KeyUse::Login, a, &template), Some(b"s".to_vec()));
+        for (used, server, text) in [
+            (KeyUse::Login, b, &*template),
+            (KeyUse::Server, a, &template),
+            (KeyUse::Login, a, "other"),
+        ] {
+            assert_eq!(secret(used, server, text), None, "{used:?} {server} {text}");
         }
     }
 

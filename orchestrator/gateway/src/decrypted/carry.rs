@@ -3,10 +3,9 @@
 
 use super::authority::AuthorityError;
 use super::exchange::Exchange;
-use super::framing::Framed;
 use super::head::Scheme;
 use super::host::DecryptedHost;
-use super::limits::{CONNECTION_WINDOW, ERRORS, HEAD, RESETS, SEND_BUFFER, STREAM_WINDOW, STREAMS};
+use super::limits::{CONNECTION_WINDOW, ERRORS, RESETS, SEND_BUFFER, STREAM_WINDOW, STREAMS};
 use super::session::{CredentialSession, plain};
 use super::streams::{Activity, Rewound, WatchedStream};
 use super::tasks::TaskOwner;
@@ -15,6 +14,7 @@ use broker_protocol::CallId;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use orchestrator_framing::{Framed, HEAD};
 use orchestrator_reach::hello::is_same_host;
 use rustls::crypto::ring;
 use rustls::server::{Acceptor, ClientHello, NoServerSessionStorage, ResolvesServerCert};

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-/// Maximum length of a request's head, and of trailers, in bytes. Hosts' answers have the same.
-pub(crate) const HEAD: usize = 64 * 1024;
 /// Maximum number of requests at a time on one connection of HTTP/2.
 pub(crate) const STREAMS: u32 = 100;
 /// Maximum number of streams that a program may reset before anything was done for them.

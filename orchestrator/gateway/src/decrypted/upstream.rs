@@ -3,13 +3,14 @@
 use super::authority::address;
 use super::head;
 use super::held_body::HeldBody;
-use super::limits::{CONNECTION_WINDOW, HEAD, PARALLEL, RESETS, SEND_BUFFER, STREAM_WINDOW, Times};
+use super::limits::{CONNECTION_WINDOW, PARALLEL, RESETS, SEND_BUFFER, STREAM_WINDOW, Times};
 use super::streams::{Activity, WatchedStream};
 use super::tasks::Tasks;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use orchestrator_framing::HEAD;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, ServerName};

@@ -3,7 +3,6 @@
 //!
 //! A head is held back until it is whole, so that nothing of a bad one is acted upon.
 
-use super::limits::HEAD;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -19,9 +18,11 @@ const NO_REQUEST: &[u8] = b"\0\r\n\r\n";
 /// Maximum length of a line that delimits a chunk.
 const CHUNK_LINE: usize = 1024;
 const HEADERS: usize = 100;
+/// Maximum length of a request's head, and of trailers, in bytes.
+pub const HEAD: usize = 64 * 1024;
 
 /// Reads that hold back heads.
-pub(super) struct Framed<S> {
+pub struct Framed<S> {
     inner: S,
     state: FramingState,
     /// A head that is not whole yet.
@@ -49,7 +50,7 @@ enum FramingState {
 
 impl<S> Framed<S> {
     /// A request's head has to be whole `begin` after its first byte.
-    pub(super) fn new(inner: S, begin: Duration, upgraded: Arc<AtomicBool>) -> Self {
+    pub fn new(inner: S, begin: Duration, upgraded: Arc<AtomicBool>) -> Self {
         Self {
             inner,
             state: FramingState::Head,

@@ -2,18 +2,13 @@
 //! in the header of requests to its server, a refresh token in the form for the address that has given it. What a token endpoint answers
 //! is read here, and its tokens are encrypted before it passes.
 
-use super::keys::AttachedKeys;
+use crate::{CapturedAnswer, LoginFault, RealToken, TokenKey, TokenRole, capture_by, read_request};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::Digest;
-use hyper::Request;
-use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use memchr::memmem;
 use orchestrator_http::ask::{By, HostOrigin};
-use orchestrator_logins::{
-    CapturedAnswer, LoginFault, RealToken, TokenKey, TokenRole, capture_by, read_request,
-};
 use orchestrator_reach::target::Target;
 use policies::secret::{SEALED_TOKEN, SEALED_TOKEN_MAX};
 use url::form_urlencoded::{byte_serialize, parse};
@@ -25,10 +20,13 @@ const FORM: &str = "application/x-www-form-urlencoded";
 
 /// The logins of the user's at servers.
 #[derive(Default)]
-pub(super) struct ServerLogins(Option<Zeroizing<Vec<u8>>>);
+pub struct ServerLogins(Option<Zeroizing<Vec<u8>>>);
+
+/// Finds the secret of our client for a text in its place.
+pub type ClientSecret<'c, 'k> = &'c dyn Fn(&str) -> Option<&'k [u8]>;
 
 /// A request to the token endpoint `url` that `server` has named.
-pub(super) struct TokenRequest<'a> {
+pub struct TokenRequest<'a> {
     pub server: &'a HostOrigin,
     pub url: String,
     /// Whether a person logs in, and the endpoint gets the secret of a client before it has given a token.
@@ -36,14 +34,14 @@ pub(super) struct TokenRequest<'a> {
 }
 
 /// The request as the endpoint gets it, and its secrets.
-pub(super) struct SentTokens {
+pub struct SentTokens {
     pub body: Zeroizing<Vec<u8>>,
     secrets: Vec<RealToken>,
 }
 
 impl ServerLogins {
     /// Logins whose tokens are encrypted by a key that is derived from `secret`.
-    pub(super) fn new(secret: &str) -> Self {
+    pub fn new(secret: &str) -> Self {
         Self(Some(Zeroizing::new(secret.as_bytes().to_vec())))
     }
 
@@ -64,7 +62,7 @@ impl ServerLogins {
     }
 
     /// Puts an access token in the place of its text in a request of `by` to its server, the host of `target`.
-    pub(super) fn attach(&self, by: &By, target: &Target, headers: &mut HeaderMap) {
+    pub fn attach(&self, by: &By, target: &Target, headers: &mut HeaderMap) {
         let is_server = match by {
             By::ServerSettings | By::RepositorySettings => true,
             By::Model(_)
@@ -94,7 +92,7 @@ impl ServerLogins {
     }
 
     /// The token that a text stands for, whatever it is good for: for who takes tokens out of what is shown.
-    pub(super) fn open(&self, text: &[u8]) -> Option<RealToken> {
+    pub fn open(&self, text: &[u8]) -> Option<RealToken> {
         let marker = text.get(..SEALED_TOKEN.len() + DIGITS + 1)?;
         let (key, _) = self.marked(String::from_utf8(marker.to_vec()).ok()?).ok()?;
         let is_known = text.len() <= SEALED_TOKEN_MAX && text.starts_with(SEALED_TOKEN.as_bytes());
@@ -103,15 +101,12 @@ impl ServerLogins {
     }
 }
 
-/// Whether a request of `by` may be one for tokens, and the server that has named its address.
-pub(super) fn asks_for_tokens<'b>(
-    by: &'b By,
-    request: &Request<Incoming>,
-) -> Option<&'b HostOrigin> {
+/// Whether a request of `by` with these `headers` may be one for tokens, and the server that has named its address.
+pub fn asks_for_tokens<'b>(by: &'b By, headers: &HeaderMap) -> Option<&'b HostOrigin> {
     let By::ServerOf(server) = by else {
         return None;
     };
-    let mut types = request.headers().get_all(CONTENT_TYPE).iter();
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
     let is_form = types.any(|kind| {
         let kind = kind.as_bytes().to_ascii_lowercase();
         memmem::find(&kind, FORM.as_bytes()).is_some()
@@ -124,13 +119,14 @@ impl TokenRequest<'_> {
         logins.key(&format!("refresh {} {}", self.server, self.url))
     }
 
-    /// The request as the endpoint gets it: with the refresh token that it has given, and with the secret of our client.
+    /// The request as the endpoint gets it: with the refresh token that it has given, and with the secret of our client, which `secret` has
+    /// for the text in its place.
     ///
     /// # Errors
     /// It can be read in several ways, or its token is another one's.
-    pub(super) fn open(
+    pub fn open(
         &self,
-        (logins, keys): (&ServerLogins, &AttachedKeys),
+        (logins, secret): (&ServerLogins, ClientSecret<'_, '_>),
         headers: &mut HeaderMap,
         body: &[u8],
     ) -> Result<SentTokens, LoginFault> {
@@ -141,51 +137,16 @@ impl TokenRequest<'_> {
             secrets: read.tokens,
         };
         if self.is_first || !sent.secrets.is_empty() {
-            self.put_secret(keys, headers, &mut sent);
+            put_secret(secret, headers, &mut sent);
         }
         Ok(sent)
-    }
-
-    /// Puts the secret of our client where a form or a header for it (RFC 6749, section 2.3.1) has the text in its place.
-    fn put_secret(&self, keys: &AttachedKeys, headers: &mut HeaderMap, sent: &mut SentTokens) {
-        let secret = |text: &[u8]| {
-            let text = parse(&[b"=", text].concat()).next()?.1.into_owned();
-            keys.client_secret(self.server, &text)
-        };
-        let pairs = sent.body.split(|byte| *byte == b'&');
-        let place = pairs.filter_map(|pair| pair.strip_prefix(b"client_secret="));
-        if let Some((text, value)) = place.filter_map(|text| Some((text, secret(text)?))).next() {
-            let sealed = [b"client_secret=", text].concat();
-            let real = escaped(b"client_secret=", value);
-            if let Some(at) = memmem::find(&sent.body, &sealed) {
-                let rest = &sent.body[at + sealed.len()..];
-                let body = [&sent.body[..at], &real, rest].concat();
-                sent.body = Zeroizing::new(body);
-                sent.secrets.push(Zeroizing::new(value.to_vec()));
-            }
-        }
-        let basic = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        let basic = basic.and_then(|value| STANDARD.decode(value.strip_prefix(b"Basic ")?).ok());
-        let Some(basic) = basic else { return };
-        let Some(at) = basic.iter().position(|byte| *byte == b':') else {
-            return;
-        };
-        if let Some(value) = secret(&basic[at + 1..]) {
-            let pair = escaped(&basic[..=at], value);
-            let header = Zeroizing::new(format!("Basic {}", STANDARD.encode(&*pair)));
-            if let Ok(mut header) = HeaderValue::from_str(&header) {
-                header.set_sensitive(true);
-                headers.insert(AUTHORIZATION, header);
-                sent.secrets.push(Zeroizing::new(value.to_vec()));
-            }
-        }
     }
 
     /// The answer of the endpoint without its tokens, and without those that it was sent.
     ///
     /// # Errors
     /// It is no object that all clients read alike, or it shows a secret.
-    pub(super) fn seal(
+    pub fn seal(
         &self,
         logins: &ServerLogins,
         sent: &SentTokens,
@@ -206,6 +167,41 @@ impl TokenRequest<'_> {
     }
 }
 
+/// Puts the secret of our client where a form or a header for it (RFC 6749, section 2.3.1) has the text in its place.
+fn put_secret(of_client: ClientSecret<'_, '_>, headers: &mut HeaderMap, sent: &mut SentTokens) {
+    let secret = |text: &[u8]| {
+        let text = parse(&[b"=", text].concat()).next()?.1.into_owned();
+        of_client(&text)
+    };
+    let pairs = sent.body.split(|byte| *byte == b'&');
+    let place = pairs.filter_map(|pair| pair.strip_prefix(b"client_secret="));
+    if let Some((text, value)) = place.filter_map(|text| Some((text, secret(text)?))).next() {
+        let sealed = [b"client_secret=", text].concat();
+        let real = escaped(b"client_secret=", value);
+        if let Some(at) = memmem::find(&sent.body, &sealed) {
+            let rest = &sent.body[at + sealed.len()..];
+            let body = [&sent.body[..at], &real, rest].concat();
+            sent.body = Zeroizing::new(body);
+            sent.secrets.push(Zeroizing::new(value.to_vec()));
+        }
+    }
+    let basic = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let basic = basic.and_then(|value| STANDARD.decode(value.strip_prefix(b"Basic ")?).ok());
+    let Some(basic) = basic else { return };
+    let Some(at) = basic.iter().position(|byte| *byte == b':') else {
+        return;
+    };
+    if let Some(value) = secret(&basic[at + 1..]) {
+        let pair = escaped(&basic[..=at], value);
+        let header = Zeroizing::new(format!("Basic {}", STANDARD.encode(&*pair)));
+        if let Ok(mut header) = HeaderValue::from_str(&header) {
+            header.set_sensitive(true);
+            headers.insert(AUTHORIZATION, header);
+            sent.secrets.push(Zeroizing::new(value.to_vec()));
+        }
+    }
+}
+
 fn escaped(before: &[u8], value: &[u8]) -> Zeroizing<Vec<u8>> {
     let value = byte_serialize(value).map(str::as_bytes);
     let mut text = Zeroizing::new(before.to_vec());
@@ -217,8 +213,6 @@ fn escaped(before: &[u8], value: &[u8]) -> Zeroizing<Vec<u8>> {
 mod tests {
     use super::*;
     use hyper::header::HeaderName;
-    use orchestrator_http::ask::HeldKey;
-    use orchestrator_http::key::Key;
     use serde_json::Value;
 
     const SERVER: &str = "https://mcp.example";
@@ -240,10 +234,13 @@ mod tests {
             .collect()
     }
 
-    /// A request to `url` that `server` has named, and the form of it that is sent with `keys`.
+    /// For a client that has no secret.
+    const NONE: ClientSecret<'_, '_> = &|_| None;
+
+    /// A request to `url` that `server` has named, and the form of it that is sent with `secret`.
     fn sent(
         (server, url): (&HostOrigin, &str),
-        keys: &AttachedKeys,
+        secret: ClientSecret<'_, '_>,
         is_first: bool,
         body: &str,
     ) -> Result<(String, SentTokens, HeaderMap), LoginFault> {
@@ -257,7 +254,7 @@ mod tests {
             (CONTENT_TYPE, FORM),
             (AUTHORIZATION, &format!("Basic {basic}")),
         ]);
-        let sent = asked.open((&logins(), keys), &mut head, body.as_bytes())?;
+        let sent = asked.open((&logins(), secret), &mut head, body.as_bytes())?;
         let body = String::from_utf8(sent.body.to_vec()).unwrap();
         Ok((body, sent, head))
     }
@@ -318,10 +315,9 @@ mod tests {
     #[test]
     fn a_refresh_token_is_sent_where_it_came_from_alone() {
         let [access, refresh] = texts();
-        let keys = AttachedKeys::default();
         let form = |text: &str| format!("grant_type=refresh_token&refresh_token={text}");
         let (server, other) = (origin(SERVER), origin("https://other.example"));
-        let (body, ..) = sent((&server, ENDPOINT), &keys, false, &form(&refresh)).unwrap();
+        let (body, ..) = sent((&server, ENDPOINT), NONE, false, &form(&refresh)).unwrap();
         assert_eq!(body, form("real%2Frefresh"));
         for (server, url, text) in [
             (&server, "https://auth.example/log", &refresh),
@@ -330,26 +326,19 @@ mod tests {
             (&other, ENDPOINT, &refresh),
             (&server, ENDPOINT, &access),
         ] {
-            let (body, sent, _) = sent((server, url), &keys, true, &form(text)).unwrap();
+            let (body, sent, _) = sent((server, url), NONE, true, &form(text)).unwrap();
             assert_eq!(body, form(text), "{url}");
             assert!(sent.secrets.is_empty());
         }
         let mut changed = refresh.clone();
         changed.pop();
-        let fault = sent((&server, ENDPOINT), &keys, false, &form(&changed)).err();
+        let fault = sent((&server, ENDPOINT), NONE, false, &form(&changed)).err();
         assert_eq!(fault, Some(LoginFault::Sealed));
     }
 
     #[test]
     fn the_secret_of_a_client_goes_with_a_token_or_with_a_person() {
-        let held = HeldKey {
-            number: 0,
-            used: orchestrator_http::ask::KeyUse::Login,
-            origin: origin(SERVER),
-            header: "client_secret".to_owned(),
-            template: Key::held(0).expose().to_owned(),
-        };
-        let keys = AttachedKeys::of_test(held, "s/1");
+        let secret = |text: &str| (text == "lazaret-key-0").then_some(&b"s/1"[..]);
         let [_, refresh] = texts();
         let server = origin(SERVER);
         let own = "grant_type=authorization_code&client_secret=lazaret-key-0";
@@ -371,12 +360,11 @@ mod tests {
                 "refresh_token=real%2Frefresh&client_secret=s%2F1&x=1",
             ),
         ] {
-            let (body, _, head) = sent(place, &keys, is_first, body).unwrap();
+            let (body, _, head) = sent(place, &secret, is_first, body).unwrap();
             assert_eq!((&*body, &*basic(&head)), (want, "me:s%2F1"));
         }
-        let other = origin("https://other.example");
-        for (place, is_first) in [(place, false), ((&other, ENDPOINT), true)] {
-            let (body, _, head) = sent(place, &keys, is_first, own).unwrap();
+        for (secret, is_first) in [(&secret as ClientSecret<'_, '_>, false), (NONE, true)] {
+            let (body, _, head) = sent(place, secret, is_first, own).unwrap();
             assert_eq!((&*body, &*basic(&head)), (own, "me:lazaret-key-0"));
         }
     }
@@ -386,8 +374,7 @@ mod tests {
         let [_, refresh] = texts();
         let server = origin(SERVER);
         let body = format!("grant_type=refresh_token&refresh_token={refresh}");
-        let keys = AttachedKeys::default();
-        let (_, sent, _) = sent((&server, ENDPOINT), &keys, false, &body).unwrap();
+        let (_, sent, _) = sent((&server, ENDPOINT), NONE, false, &body).unwrap();
         let asked = TokenRequest {
             server: &server,
             url: ENDPOINT.to_owned(),
