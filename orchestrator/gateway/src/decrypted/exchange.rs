@@ -14,7 +14,7 @@ use super::uses::RequestedUse;
 use super::values::Value;
 use super::websocket;
 use broker_protocol::CallId;
-use broker_protocol::gateway::{CredentialVerdict, RequestRule};
+use broker_protocol::gateway::{Attach, CredentialVerdict, RequestRule};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
@@ -315,26 +315,43 @@ impl Exchange {
                     "no header can hold the credential",
                 ))?;
         }
+        let method = head.method.clone();
         let request = Request::from_parts(head, body);
         let place = || self.host.place();
-        self.upstream
-            .send(request)
-            .await
-            .map_err(|error| match error {
-                SendError::Unreachable(DialFault::Other(why)) => RequestRefusal::Host {
-                    place: place(),
-                    why,
-                },
-                SendError::Unreachable(DialFault::Refused(why)) => RequestRefusal::HostTls {
-                    place: place(),
-                    why,
-                },
-                SendError::Body => RequestRefusal::BrokenBody { place: place() },
-                SendError::Unanswered(why) => RequestRefusal::Unanswered {
-                    place: place(),
-                    why,
-                },
-            })
+        // Whether it has the placeholder or not: a host may repeat what it was sent before this gateway began.
+        self.sent_values()
+            .for_each(|one| self.session.values.want(one));
+        let sent = self.upstream.send(request).await;
+        for credential in self.sent_values() {
+            if self.session.values.is_newly_missed(credential).await {
+                let verdict = CredentialVerdict::NoValue;
+                self.host.count(credential, method.as_str(), verdict);
+            }
+        }
+        sent.map_err(|error| match error {
+            SendError::Unreachable(DialFault::Other(why)) => RequestRefusal::Host {
+                place: place(),
+                why,
+            },
+            SendError::Unreachable(DialFault::Refused(why)) => RequestRefusal::HostTls {
+                place: place(),
+                why,
+            },
+            SendError::Body => RequestRefusal::BrokenBody { place: place() },
+            SendError::Unanswered(why) => RequestRefusal::Unanswered {
+                place: place(),
+                why,
+            },
+        })
+    }
+
+    /// The credentials of this host whose values are sent to it. The key of logins is not.
+    fn sent_values(&self) -> impl Iterator<Item = u16> {
+        let here = self.host.credentials.iter().copied();
+        here.filter(|&credential| {
+            let spec = self.session.credentials.get(usize::from(credential));
+            spec.is_some_and(|spec| !matches!(spec.attach, Attach::Login(_)))
+        })
     }
 
     fn searched(

@@ -193,7 +193,8 @@ impl StreamSearch {
     /// A value: nothing more may be passed on.
     pub(super) fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, ValueFound> {
         if needles.forms.is_empty() && self.held == 0 {
-            self.tail.clear();
+            // The rest of a value may come when it is known.
+            self.keep(&next);
             return Ok(next);
         }
         let before = self.tail.len();
@@ -203,16 +204,21 @@ impl StreamSearch {
         }
         self.tail.truncate(before);
         let held = self.release();
-        let kept = next.len().min(HELD);
-        self.tail.extend_from_slice(&next[next.len() - kept..]);
+        self.keep(&next);
         let mut passed = match held.is_empty() {
             true => next,
             false => [held, next].concat().into(),
         };
-        self.tail.drain(..self.tail.len().saturating_sub(HELD));
         self.held = needles.last_word(&passed);
         passed.truncate(passed.len() - self.held);
         Ok(passed)
+    }
+
+    /// Keeps the end of the stream.
+    fn keep(&mut self, next: &[u8]) {
+        let kept = next.len().min(HELD);
+        self.tail.extend_from_slice(&next[next.len() - kept..]);
+        self.tail.drain(..self.tail.len().saturating_sub(HELD));
     }
 
     /// The bytes that are held, for a program that has waited for more, or at the end of the stream. The search goes on behind them.
