@@ -18,8 +18,7 @@ use broker_protocol::gateway::{Attach, CredentialVerdict, RequestRule};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, HOST, HeaderMap,
-    HeaderValue, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderValue, UPGRADE, WWW_AUTHENTICATE,
 };
 use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
@@ -194,8 +193,7 @@ impl Exchange {
     ) -> Result<(), RequestRefusal> {
         head::strip(&mut head.headers);
         if !self.host.credentials.is_empty() {
-            let plain = HeaderValue::from_static("identity");
-            head.headers.insert(ACCEPT_ENCODING, plain);
+            head::ask_for_plain(&mut head.headers);
         }
         let authority = head::authority(self.at(), self.scheme);
         let path = head
@@ -362,7 +360,7 @@ impl Exchange {
         let (mut head, body) = response.into_parts();
         if let Some(credential) = credential
             && !body.is_end_stream()
-            && is_encoded(&head.headers)
+            && head::is_encoded(&head.headers)
         {
             self.host
                 .count(credential, method.as_str(), CredentialVerdict::Refused);
@@ -439,24 +437,6 @@ fn is_stale(response: &Response<Incoming>) -> bool {
     response.status() == StatusCode::UNAUTHORIZED
         && !wants_otp
         && !response.headers().contains_key("x-github-otp")
-}
-
-/// Whether an answer is encoded although `identity` was asked for.
-pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
-    let is_other = |value: &HeaderValue, plain: &[&str]| {
-        let value = value.as_bytes().trim_ascii();
-        !plain
-            .iter()
-            .any(|plain| value.eq_ignore_ascii_case(plain.as_bytes()))
-    };
-    headers
-        .get_all(CONTENT_ENCODING)
-        .iter()
-        .any(|value| is_other(value, &["", "identity"]))
-        || headers
-            .get_all(TRANSFER_ENCODING)
-            .iter()
-            .any(|value| is_other(value, &["chunked", "identity"]))
 }
 
 /// One `Cookie`: HTTP/2 sends each in a header of its own, and a server of HTTP/1.1 may read the first one only.
