@@ -18,7 +18,8 @@ use broker_protocol::gateway::{Attach, CredentialVerdict, RequestRule};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderValue, UPGRADE, WWW_AUTHENTICATE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE,
+    WWW_AUTHENTICATE,
 };
 use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
@@ -99,6 +100,16 @@ impl Exchange {
         let is_alone = is_http && !body.is_end_stream() && self.must_be_last();
         if is_alone {
             close(&mut head.headers);
+        }
+        let is_unmeasured = body.size_hint().exact().is_none() && !body.is_end_stream();
+        if is_http
+            && is_unmeasured
+            && self.upstream.protocol() == Protocol::Http1
+            && !head.headers.contains_key(CONTENT_LENGTH)
+        {
+            // The client of HTTP/1.1 drops the body of a `GET` that says nothing about it.
+            let chunked = HeaderValue::from_static("chunked");
+            head.headers.insert(TRANSFER_ENCODING, chunked);
         }
         let attached = match decision.attach {
             Some(attachment) => Some(self.attached(attachment, &head.method).await?),
