@@ -350,7 +350,8 @@ pub enum FromGateway {
     Serving(Option<Authority>),
     /// The end of a connection that a cell requested.
     Connected(ConnectionReport),
-    /// A request needs a value: the first one, or the host has refused the one before. At most one such question a credential at a time.
+    /// A value is needed: a request goes to one of the credential's hosts for the first time, or the host has refused the value before. At
+    /// most one such question a credential at a time.
     Wanted {
         /// The credential, by its place in [`GatewaySpec::credentials`].
         credential: u16,
@@ -391,7 +392,7 @@ pub enum CredentialVerdict {
     Passed,
     /// Refused: it would make new credentials, or puts the placeholder into a credential's header of another host.
     Refused,
-    /// Refused: its source gave no value.
+    /// Its source gave no value: a request that was to have it is refused, and answers pass unsearched.
     NoValue,
     /// The connection was cut: the answer contained the value.
     Echoed,

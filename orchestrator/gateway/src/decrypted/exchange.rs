@@ -14,12 +14,12 @@ use super::uses::RequestedUse;
 use super::values::Value;
 use super::websocket;
 use broker_protocol::CallId;
-use broker_protocol::gateway::{CredentialVerdict, RequestRule};
+use broker_protocol::gateway::{Attach, CredentialVerdict, RequestRule};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, HOST, HeaderMap,
-    HeaderValue, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE,
+    WWW_AUTHENTICATE,
 };
 use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
@@ -100,6 +100,16 @@ impl Exchange {
         let is_alone = is_http && !body.is_end_stream() && self.must_be_last();
         if is_alone {
             close(&mut head.headers);
+        }
+        let is_unmeasured = body.size_hint().exact().is_none() && !body.is_end_stream();
+        if is_http
+            && is_unmeasured
+            && self.upstream.protocol() == Protocol::Http1
+            && !head.headers.contains_key(CONTENT_LENGTH)
+        {
+            // The client of HTTP/1.1 drops the body of a `GET` that says nothing about it.
+            let chunked = HeaderValue::from_static("chunked");
+            head.headers.insert(TRANSFER_ENCODING, chunked);
         }
         let attached = match decision.attach {
             Some(attachment) => Some(self.attached(attachment, &head.method).await?),
@@ -194,8 +204,7 @@ impl Exchange {
     ) -> Result<(), RequestRefusal> {
         head::strip(&mut head.headers);
         if !self.host.credentials.is_empty() {
-            let plain = HeaderValue::from_static("identity");
-            head.headers.insert(ACCEPT_ENCODING, plain);
+            head::ask_for_plain(&mut head.headers);
         }
         let authority = head::authority(self.at(), self.scheme);
         let path = head
@@ -315,26 +324,43 @@ impl Exchange {
                     "no header can hold the credential",
                 ))?;
         }
+        let method = head.method.clone();
         let request = Request::from_parts(head, body);
         let place = || self.host.place();
-        self.upstream
-            .send(request)
-            .await
-            .map_err(|error| match error {
-                SendError::Unreachable(DialFault::Other(why)) => RequestRefusal::Host {
-                    place: place(),
-                    why,
-                },
-                SendError::Unreachable(DialFault::Refused(why)) => RequestRefusal::HostTls {
-                    place: place(),
-                    why,
-                },
-                SendError::Body => RequestRefusal::BrokenBody { place: place() },
-                SendError::Unanswered(why) => RequestRefusal::Unanswered {
-                    place: place(),
-                    why,
-                },
-            })
+        // Whether it has the placeholder or not: a host may repeat what it was sent before this gateway began.
+        self.sent_values()
+            .for_each(|one| self.session.values.want(one));
+        let sent = self.upstream.send(request).await;
+        for credential in self.sent_values() {
+            if self.session.values.is_newly_missed(credential).await {
+                let verdict = CredentialVerdict::NoValue;
+                self.host.count(credential, method.as_str(), verdict);
+            }
+        }
+        sent.map_err(|error| match error {
+            SendError::Unreachable(DialFault::Other(why)) => RequestRefusal::Host {
+                place: place(),
+                why,
+            },
+            SendError::Unreachable(DialFault::Refused(why)) => RequestRefusal::HostTls {
+                place: place(),
+                why,
+            },
+            SendError::Body => RequestRefusal::BrokenBody { place: place() },
+            SendError::Unanswered(why) => RequestRefusal::Unanswered {
+                place: place(),
+                why,
+            },
+        })
+    }
+
+    /// The credentials of this host whose values are sent to it. The key of logins is not.
+    fn sent_values(&self) -> impl Iterator<Item = u16> {
+        let here = self.host.credentials.iter().copied();
+        here.filter(|&credential| {
+            let spec = self.session.credentials.get(usize::from(credential));
+            spec.is_some_and(|spec| !matches!(spec.attach, Attach::Login(_)))
+        })
     }
 
     fn searched(
@@ -345,7 +371,7 @@ impl Exchange {
         let (mut head, body) = response.into_parts();
         if let Some(credential) = credential
             && !body.is_end_stream()
-            && is_encoded(&head.headers)
+            && head::is_encoded(&head.headers)
         {
             self.host
                 .count(credential, method.as_str(), CredentialVerdict::Refused);
@@ -422,24 +448,6 @@ fn is_stale(response: &Response<Incoming>) -> bool {
     response.status() == StatusCode::UNAUTHORIZED
         && !wants_otp
         && !response.headers().contains_key("x-github-otp")
-}
-
-/// Whether an answer is encoded although `identity` was asked for.
-pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
-    let is_other = |value: &HeaderValue, plain: &[&str]| {
-        let value = value.as_bytes().trim_ascii();
-        !plain
-            .iter()
-            .any(|plain| value.eq_ignore_ascii_case(plain.as_bytes()))
-    };
-    headers
-        .get_all(CONTENT_ENCODING)
-        .iter()
-        .any(|value| is_other(value, &["", "identity"]))
-        || headers
-            .get_all(TRANSFER_ENCODING)
-            .iter()
-            .any(|value| is_other(value, &["chunked", "identity"]))
 }
 
 /// One `Cookie`: HTTP/2 sends each in a header of its own, and a server of HTTP/1.1 may read the first one only.

@@ -3,8 +3,8 @@
 use super::refusal::RequestRefusal;
 use hyper::Method;
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE,
-    TRANSFER_ENCODING, UPGRADE,
+    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName,
+    HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
@@ -62,11 +62,87 @@ const NOT_IN_TRAILERS: [&str; 21] = [
     "x-rewrite-url",
 ];
 
+/// Headers that ask for an answer in another form than plain text, in which no value would be found: compressed as a whole, in gRPC's or
+/// Connect's messages, as a difference (RFC 3229), in a charset such as UTF-16.
+const FOR_ENCODED: [&str; 5] = [
+    "accept-encoding",
+    "grpc-accept-encoding",
+    "connect-accept-encoding",
+    "a-im",
+    "accept-charset",
+];
+/// Headers that say how the messages of a body of such a type are compressed. Servers answer in the same way, so no other request has
+/// them. One that has such a body keeps them, or it could not be read: then [`is_encoded`] decides about the answer.
+const ENCODED_BODIES: [(&str, &str); 2] = [
+    ("grpc-encoding", "application/grpc"),
+    ("connect-content-encoding", "application/connect"),
+];
+/// Headers of answers by which these are no plain text, and the values by which they are.
+const ENCODED: [(&str, &[&str]); 5] = [
+    ("content-encoding", &["", "identity"]),
+    ("transfer-encoding", &["chunked", "identity"]),
+    ("grpc-encoding", &["", "identity"]),
+    ("connect-content-encoding", &["", "identity"]),
+    ("im", &["", "identity"]),
+];
+/// Charsets that have the characters of values as ASCII has them, and the beginnings of such names.
+const CHARSETS: [&str; 5] = ["", "utf-8", "utf8", "us-ascii", "ascii"];
+const CHARSET_FAMILIES: [&str; 2] = ["iso-8859-", "windows-125"];
+
 /// Takes out of trailers what no trailer may say.
 pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
     for name in OF_CONNECTION.iter().chain(&NOT_IN_TRAILERS) {
         trailers.remove(*name);
     }
+    remove_alike(trailers, &FOR_ENCODED);
+}
+
+/// Removes headers with these names, with `_` for `-` too, as some servers read them.
+fn remove_alike(headers: &mut HeaderMap, names: &[&str]) {
+    let is_one = |name: &&HeaderName| names.contains(&&*name.as_str().replace('_', "-"));
+    let found: Vec<HeaderName> = headers.keys().filter(is_one).cloned().collect();
+    for name in found {
+        headers.remove(name);
+    }
+}
+
+/// Has the head ask for an answer in plain text, that can be searched.
+pub(super) fn ask_for_plain(headers: &mut HeaderMap) {
+    remove_alike(headers, &FOR_ENCODED);
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    for (name, kind) in ENCODED_BODIES {
+        let is_of_kind = headers.get(CONTENT_TYPE).is_some_and(|value| {
+            let value = value.as_bytes();
+            let start = value.get(..kind.len());
+            start.is_some_and(|start| start.eq_ignore_ascii_case(kind.as_bytes()))
+        });
+        if !is_of_kind {
+            remove_alike(headers, &[name]);
+        }
+    }
+}
+
+/// Whether an answer is no plain text, although [`ask_for_plain`] was sent.
+pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
+    let has_other = |(name, plain): &(&str, &[&str])| {
+        let is_plain = |value: &HeaderValue| {
+            let value = value.as_bytes().trim_ascii();
+            let mut plain = plain.iter();
+            plain.any(|plain| value.eq_ignore_ascii_case(plain.as_bytes()))
+        };
+        !headers.get_all(*name).iter().all(is_plain)
+    };
+    let has_other_charset = |value: &HeaderValue| {
+        let value = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
+        let parameters = value.split(';').filter_map(|one| one.split_once('='));
+        let mut charsets = parameters.filter(|(name, _)| name.trim() == "charset");
+        charsets.any(|(_, charset)| {
+            let charset = charset.trim().trim_matches(['"', '\'']);
+            let mut families = CHARSET_FAMILIES.iter();
+            !CHARSETS.contains(&charset) && !families.any(|family| charset.starts_with(family))
+        })
+    };
+    ENCODED.iter().any(has_other) || headers.get_all(CONTENT_TYPE).iter().any(has_other_charset)
 }
 
 /// Checks that a request is for `host` and `port` and means one thing.

@@ -2,7 +2,8 @@
 //! are read as a whole, and nothing of an answer passes that was not understood.
 
 use super::answer::DecryptedAnswer;
-use super::exchange::{Exchange, ProtocolSwitch, close, is_encoded};
+use super::exchange::{Exchange, ProtocolSwitch, close};
+use super::head;
 use super::held_body::HeldBody;
 use super::refusal::RequestRefusal;
 use super::upstream::RequestBody;
@@ -145,7 +146,7 @@ impl Exchange {
             status: status.as_u16(),
             why,
         };
-        if is_encoded(&head.headers) {
+        if head::is_encoded(&head.headers) {
             return Err(refused(LoginFault::Encoded));
         }
         let body = self.whole(body).await.map_err(refused)?;

@@ -1,5 +1,5 @@
 //! Searches what a host sends for the values of credentials: verbatim, in base64 at its three alignments, in hex, each also
-//! percent-encoded, and across the borders of what arrives together.
+//! percent-encoded or with the escapes of JSON, and across the borders of what arrives together.
 //!
 //! The last word of what has arrived is held until more arrives, so that a host that sends byte by byte does not give away all but the
 //! last one. Whether it is the beginning of a value does not count: a program sees where parts of an answer end, and could have a host
@@ -18,11 +18,11 @@ use orchestrator_http::percent;
 use std::rc::Rc;
 use zeroize::Zeroizing;
 
-/// How many bytes one byte has when it is percent-encoded.
-const ESCAPED: usize = 3;
+/// How many bytes one byte has at most when it is escaped: `\u002f`.
+const ESCAPED: usize = 6;
 
-/// The longest end of a word that is held: a value of [`SEARCHED`] bytes in hex, percent-encoded.
-const HELD: usize = ESCAPED * 2 * SEARCHED;
+/// The longest end of a word that is held: a value of [`SEARCHED`] bytes, escaped, or in hex, percent-encoded.
+const HELD: usize = ESCAPED * SEARCHED;
 /// Bytes that end a message without ending a line. No encoded form of a value has one.
 const CLOSING: &[u8] = b"\"}])>;,";
 
@@ -30,6 +30,10 @@ const CLOSING: &[u8] = b"\"}])>;,";
 #[derive(Default)]
 pub(super) struct Needles {
     forms: Vec<Finder<'static>>,
+    /// The same in hex, in lower case.
+    hex: Vec<Finder<'static>>,
+    /// The length of the shortest of these.
+    least_hex: usize,
     /// The whole values, each with the placeholder that stands for it.
     values: Vec<(Rc<Value>, String)>,
     longest: usize,
@@ -39,9 +43,10 @@ pub(super) struct Needles {
 
 impl Needles {
     pub(super) fn new(values: Vec<(Rc<Value>, String)>) -> Self {
-        let mut forms: Vec<Zeroizing<Vec<u8>>> = Vec::new();
+        let (mut forms, mut hex) = (Vec::<Zeroizing<Vec<u8>>>::new(), Vec::new());
         for bytes in values.iter().flat_map(|(value, _)| value.secrets()) {
             let bytes = &bytes[bytes.len().saturating_sub(SEARCHED)..];
+            hex.push(in_hex(bytes));
             for form in forms_of(bytes) {
                 if !forms.contains(&form) {
                     forms.push(form);
@@ -52,12 +57,16 @@ impl Needles {
             .iter()
             .flat_map(|(value, _)| value.secrets())
             .any(|bytes| bytes.iter().any(|byte| CLOSING.contains(byte)));
+        let lengths = || forms.iter().chain(&hex).map(|form| form.len());
+        let finders = |forms: &[Zeroizing<Vec<u8>>]| {
+            let finder = |form: &Zeroizing<Vec<u8>>| Finder::new(&**form).into_owned();
+            forms.iter().map(finder).collect()
+        };
         Self {
-            longest: forms.iter().map(|form| form.len()).max().unwrap_or(0),
-            forms: forms
-                .iter()
-                .map(|form| Finder::new(&**form).into_owned())
-                .collect(),
+            longest: lengths().max().unwrap_or(0),
+            least_hex: hex.iter().map(|form| form.len()).min().unwrap_or(0),
+            forms: finders(&forms),
+            hex: finders(&hex),
             closing_is_word,
             values,
         }
@@ -68,10 +77,41 @@ impl Needles {
         if self.forms.is_empty() {
             return false;
         }
-        let any = |bytes: &[u8]| self.forms.iter().any(|form| form.find(bytes).is_some());
-        any(bytes)
-            || escaped_part(bytes, self.longest)
-                .is_some_and(|part| any(&Zeroizing::new(percent::decoded(part))))
+        let any = |bytes: &[u8]| {
+            let mut forms = self.forms.iter();
+            forms.any(|form| form.find(bytes).is_some()) || self.are_in_hex(bytes)
+        };
+        let escaped = |escapes: &Escapes| {
+            let part = escapes.part(bytes, self.longest);
+            part.is_some_and(|part| any(&escapes.decoded(part)))
+        };
+        any(bytes) || ESCAPES.iter().any(escaped)
+    }
+
+    /// Whether a value stands there in hex, in whichever case each digit is. Bytes are looked at one by one only where there are as many
+    /// digits in a row.
+    fn are_in_hex(&self, bytes: &[u8]) -> bool {
+        let is_other = |byte: &u8| !byte.is_ascii_hexdigit();
+        let Some(mut at) = self.least_hex.checked_sub(1) else {
+            return false;
+        };
+        while let Some(byte) = bytes.get(at) {
+            if !is_other(byte) {
+                let start = bytes[..at]
+                    .iter()
+                    .rposition(is_other)
+                    .map_or(0, |last| last + 1);
+                let end = bytes[at..].iter().position(is_other);
+                let end = end.map_or(bytes.len(), |length| at + length);
+                let digits = Zeroizing::new(bytes[start..end].to_ascii_lowercase());
+                if self.hex.iter().any(|form| form.find(&digits).is_some()) {
+                    return true;
+                }
+                at = end;
+            }
+            at += self.least_hex;
+        }
+        false
     }
 
     /// How many bytes of a word `bytes` end with. It depends on them alone.
@@ -135,24 +175,14 @@ impl Needles {
     }
 }
 
+fn in_hex(value: &[u8]) -> Zeroizing<Vec<u8>> {
+    let digits =
+        |byte: &u8| [byte >> 4, byte & 15].map(|nibble| b"0123456789abcdef"[usize::from(nibble)]);
+    Zeroizing::new(value.iter().flat_map(digits).collect())
+}
+
 fn forms_of(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
-    let hex = |upper: bool| {
-        let digit = |nibble: u8| {
-            let digit = char::from_digit(nibble.into(), 16).unwrap_or('0');
-            (if upper {
-                digit.to_ascii_uppercase()
-            } else {
-                digit
-            }) as u8
-        };
-        Zeroizing::new(
-            value
-                .iter()
-                .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-                .collect::<Vec<u8>>(),
-        )
-    };
-    let mut forms = vec![Zeroizing::new(value.to_vec()), hex(false), hex(true)];
+    let mut forms = vec![Zeroizing::new(value.to_vec())];
     for before in 0..3 {
         let padded = Zeroizing::new([&[0; 2][..before], value].concat());
         // Digits that depend on the bytes around the value are left out.
@@ -165,13 +195,59 @@ fn forms_of(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
     forms
 }
 
-/// The part of `bytes` in which an encoded form of at most `longest` bytes can be: around the escapes.
-fn escaped_part(bytes: &[u8], longest: usize) -> Option<&[u8]> {
-    let is_escape = |at: &usize| percent::escape(&bytes[*at..]).is_some();
-    let first = memchr::memchr_iter(b'%', bytes).find(is_escape)?;
-    let last = memchr::memrchr_iter(b'%', bytes).find(is_escape)?;
-    let end = (last + ESCAPED + longest).min(bytes.len());
-    Some(&bytes[first.saturating_sub(longest)..end])
+/// A way to write some bytes by others.
+struct Escapes {
+    /// The byte with which each begins.
+    mark: u8,
+    /// What stands at the beginning of bytes, and for which byte.
+    read: fn(&[u8]) -> Option<(usize, u8)>,
+}
+
+const ESCAPES: [Escapes; 2] = [
+    Escapes {
+        mark: b'%',
+        read: |bytes| Some((3, percent::escape(bytes)?)),
+    },
+    Escapes {
+        mark: b'\\',
+        read: json_escape,
+    },
+];
+
+/// An escape of JSON for a byte that may stand in a value: `\/`, as PHP writes, or `\u002B`, as .NET does.
+fn json_escape(bytes: &[u8]) -> Option<(usize, u8)> {
+    match bytes {
+        [b'\\', byte @ (b'/' | b'"' | b'\\'), ..] => Some((2, *byte)),
+        [b'\\', b'u', b'0', b'0', digits @ ..] => {
+            let [high, low] = *digits.first_chunk()?;
+            Some((ESCAPED, percent::escape(&[b'%', high, low])?))
+        }
+        [..] => None,
+    }
+}
+
+impl Escapes {
+    /// The part of `bytes` in which an escaped form of at most `longest` bytes can be: around the escapes.
+    fn part<'b>(&self, bytes: &'b [u8], longest: usize) -> Option<&'b [u8]> {
+        let is_escape = |at: &usize| (self.read)(&bytes[*at..]).is_some();
+        let first = memchr::memchr_iter(self.mark, bytes).find(is_escape)?;
+        let last = memchr::memrchr_iter(self.mark, bytes).find(is_escape)?;
+        let end = (last + ESCAPED + longest).min(bytes.len());
+        Some(&bytes[first.saturating_sub(longest)..end])
+    }
+
+    fn decoded(&self, mut bytes: &[u8]) -> Zeroizing<Vec<u8>> {
+        // As long as it can become: what it has held would stay in memory where it grows.
+        let mut out = Zeroizing::new(Vec::with_capacity(bytes.len()));
+        while let Some(at) = memchr::memchr(self.mark, bytes) {
+            let (length, byte) = (self.read)(&bytes[at..]).unwrap_or((1, self.mark));
+            out.extend_from_slice(&bytes[..at]);
+            out.push(byte);
+            bytes = &bytes[at + length..];
+        }
+        out.extend_from_slice(bytes);
+        out
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +269,8 @@ impl StreamSearch {
     /// A value: nothing more may be passed on.
     pub(super) fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, ValueFound> {
         if needles.forms.is_empty() && self.held == 0 {
-            self.tail.clear();
+            // The rest of a value may come when it is known.
+            self.keep(&next);
             return Ok(next);
         }
         let before = self.tail.len();
@@ -203,16 +280,21 @@ impl StreamSearch {
         }
         self.tail.truncate(before);
         let held = self.release();
-        let kept = next.len().min(HELD);
-        self.tail.extend_from_slice(&next[next.len() - kept..]);
+        self.keep(&next);
         let mut passed = match held.is_empty() {
             true => next,
             false => [held, next].concat().into(),
         };
-        self.tail.drain(..self.tail.len().saturating_sub(HELD));
         self.held = needles.last_word(&passed);
         passed.truncate(passed.len() - self.held);
         Ok(passed)
+    }
+
+    /// Keeps the end of the stream.
+    fn keep(&mut self, next: &[u8]) {
+        let kept = next.len().min(HELD);
+        self.tail.extend_from_slice(&next[next.len() - kept..]);
+        self.tail.drain(..self.tail.len().saturating_sub(HELD));
     }
 
     /// The bytes that are held, for a program that has waited for more, or at the end of the stream. The search goes on behind them.
@@ -268,6 +350,16 @@ mod tests {
             .collect()
     }
 
+    /// Hex in which each second digit is in upper case.
+    fn mixed(text: &str) -> String {
+        let digits = hex(text, false);
+        let raised = digits.chars().enumerate().map(|(at, digit)| match at % 2 {
+            0 => digit,
+            _ => digit.to_ascii_uppercase(),
+        });
+        raised.collect()
+    }
+
     fn encodings() -> Vec<String> {
         let mut all = vec![
             VALUE.to_owned(),
@@ -276,6 +368,14 @@ mod tests {
             escaped(VALUE, false),
             escaped(VALUE, true),
             escaped(VALUE, true).to_uppercase(),
+            mixed(VALUE),
+            VALUE.replace('/', "\\/"),
+            VALUE.replace('+', "\\u002B"),
+            VALUE.replace('+', "\\u002b").replace('/', "\\/"),
+            VALUE
+                .chars()
+                .map(|c| format!("\\u{:04x}", c as u32))
+                .collect(),
         ];
         for before in ["", "a", "ab", "abc", "x-access-token:"] {
             for after in ["", "z", "zz"] {
@@ -321,12 +421,13 @@ mod tests {
         let needles = needles(VALUE);
         let partial = &VALUE[..VALUE.len() - 1];
         let mut text = format!(
-            "{partial} {} % %4 %zz {PLACEHOLDER} ",
-            escaped(partial, true)
+            "{partial} {} % %4 %zz {PLACEHOLDER} \\ \\u \\u00 \\u00zz \\u1234 {} ",
+            escaped(partial, true),
+            mixed(partial),
         );
         text += &text.repeat(50);
         text += partial;
-        for end in ["", "%", "%4", "%g"] {
+        for end in ["", "%", "%4", "%g", "\\", "\\u002"] {
             let text = format!("{text}{end}");
             for part in [1, 2, 3, 7, 64, 100_000] {
                 let out = passed(&needles, text.as_bytes(), part);

@@ -1,4 +1,4 @@
-//! The values of credentials: asked of the broker when a request first needs one, held, and asked for again when the host refuses one.
+//! The values of credentials: asked of the broker at the first request to one of their hosts, held, and asked for again when the host refuses one.
 //! At most one question at a time, and one in 30 seconds.
 
 use super::limits::{EXPIRES_SOON, REMEMBERED, TOKENS, Times, VALUE_MIN, WAITING};
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use thiserror::Error;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use zeroize::Zeroizing;
 
 /// Why a credential has no value now.
@@ -81,6 +81,8 @@ struct ValueSlot {
     asked: Cell<Option<Instant>>,
     waiting: Cell<usize>,
     changed: Notify,
+    /// Whether it was said that answers pass although there is no value.
+    is_missed: Cell<bool>,
 }
 
 #[derive(Clone, Default)]
@@ -121,6 +123,28 @@ impl CredentialValues {
             ValueState::Failed(why) => Err(why),
             ValueState::Empty => Err(CredentialValueError::Empty),
         }
+    }
+
+    /// Asks for a value that nobody has asked for: what a host answers is searched for it, whoever has given it to that host.
+    pub(super) fn want(&self, credential: u16) {
+        if let Ok(slot) = self.slot(credential)
+            && slot.asked.get().is_none()
+        {
+            self.ask(credential, slot);
+        }
+    }
+
+    /// Waits until a value is known, no longer than a request that needs it. True if there is none, and nobody was told so before.
+    /// However many wait: nothing of them is held here, and a command that needs no value may send many requests.
+    pub(super) async fn is_newly_missed(&self, credential: u16) -> bool {
+        let Ok(slot) = self.slot(credential) else {
+            return false;
+        };
+        let Some(asked) = slot.asked.get().filter(|_| slot.known.borrow().is_empty()) else {
+            return false;
+        };
+        let _ = timeout_at(asked + self.times.value, slot.answered()).await;
+        slot.known.borrow().is_empty() && !slot.is_missed.replace(true)
     }
 
     /// Called when the host has refused `value`: asks for another one, if none was asked for lately.
@@ -243,19 +267,20 @@ impl CredentialValues {
             return Err(CredentialValueError::Waiting);
         }
         let _waiting = ValueWait::new(&slot.waiting);
-        let answered = async {
-            while slot.is_asked.get() {
-                slot.changed.notified().await;
-            }
-        };
         let seconds = self.times.value.as_secs();
-        timeout(self.times.value, answered)
+        timeout(self.times.value, slot.answered())
             .await
             .map_err(|_| CredentialValueError::Late { seconds })
     }
 }
 
 impl ValueSlot {
+    async fn answered(&self) {
+        while self.is_asked.get() {
+            self.changed.notified().await;
+        }
+    }
+
     fn holds(&self, value: &Value) -> bool {
         matches!(&*self.state.borrow(), ValueState::Held(held) if held.number == value.number)
     }

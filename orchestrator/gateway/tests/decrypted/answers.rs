@@ -161,25 +161,87 @@ fn headers_and_trailers_get_the_placeholder() {
     });
 }
 
+/// What an answer with this header is to a request with the credential, and to one without it.
+async fn answers_with(name: &'static str, value: &'static str) -> [String; 2] {
+    let world = World::new(Setup {
+        handler: handler(move |_| async move {
+            let mut response = text("compressed");
+            let headers = response.headers_mut();
+            headers.insert(name, value.parse().unwrap());
+            response
+        }),
+        ..Setup::default()
+    })
+    .await;
+    let with = world.get("/api/x", &bearer()).await;
+    let is_refused = with.starts_with("HTTP/1.1 502");
+    assert_eq!(world.count(Refused), u32::from(is_refused), "{with}");
+    [with, world.get("/elsewhere", "").await]
+}
+
 #[test]
 fn an_answer_that_is_encoded_unasked_is_not_passed_on() {
     local(async {
-        let world = World::new(Setup {
-            handler: handler(|_| async {
-                let mut response = text("compressed");
-                let gzip = "gzip".parse().unwrap();
-                response.headers_mut().insert("content-encoding", gzip);
-                response
-            }),
-            ..Setup::default()
-        })
-        .await;
-        let answer = world.get("/api/x", &bearer()).await;
-        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-        assert!(!answer.contains("compressed"));
-        assert_eq!(world.count(Refused), 1);
-        let answer = world.get("/elsewhere", "").await;
-        assert!(answer.ends_with("compressed"), "{answer}");
+        for (name, value) in [
+            ("content-encoding", "gzip"),
+            ("grpc-encoding", "gzip"),
+            ("connect-content-encoding", "br"),
+            ("im", "gzip"),
+            ("content-type", "text/plain; charset=utf-16"),
+            ("content-type", "text/plain;Charset=\"UTF-7\""),
+            ("content-type", "application/json; x=y; charset=IBM037"),
+        ] {
+            let [with, without] = answers_with(name, value).await;
+            assert!(with.starts_with("HTTP/1.1 502"), "{value}: {with}");
+            assert!(!with.contains("compressed"), "{value}: {with}");
+            assert!(without.ends_with("compressed"), "{value}: {without}");
+        }
+        // The control: what is plain text passes.
+        for (name, value) in [
+            ("content-encoding", "Identity"),
+            ("grpc-encoding", "identity"),
+            ("content-type", "text/plain; charset=UTF-8"),
+            ("content-type", "text/plain; charset=\"iso-8859-1\""),
+            ("content-type", "text/html; charset="),
+            ("content-type", "text/html"),
+        ] {
+            let [with, _] = answers_with(name, value).await;
+            assert!(with.ends_with("compressed"), "{value}: {with}");
+        }
+    });
+}
+
+/// By whichever header a host takes the form of its answer from.
+#[test]
+fn a_request_asks_for_plain_text_alone() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let names = [
+            "grpc-accept-encoding",
+            "connect-accept-encoding",
+            "a-im",
+            "accept-charset",
+            "accept_encoding",
+            "grpc-encoding",
+            "connect-content-encoding",
+        ];
+        let headers: String = names.map(|name| format!("{name}: gzip\r\n")).concat();
+        for credential in [bearer(), String::new()] {
+            world.get("/api/x", &format!("{headers}{credential}")).await;
+            let seen = world.last();
+            let sent = names.map(|name| seen.header(name));
+            assert!(sent.iter().all(Option::is_none), "{sent:?}");
+            assert_eq!(seen.header("accept-encoding").unwrap(), "identity");
+        }
+        // The control, and what a server reads a compressed body by.
+        let kind = "Content-Type: application/grpc+proto\r\n";
+        world
+            .get("/api/x", &format!("{headers}{kind}X-Other: gzip\r\n"))
+            .await;
+        let seen = world.last();
+        assert_eq!(seen.header("x-other").unwrap(), "gzip");
+        assert_eq!(seen.header("grpc-encoding").unwrap(), "gzip");
+        assert!(seen.header("connect-content-encoding").is_none());
     });
 }
 

@@ -124,6 +124,36 @@ fn cookies_of_http2_are_one_header_on_a_host_of_http1() {
     });
 }
 
+/// Of unknown length, as programs with HTTP/2 send them.
+#[test]
+fn the_body_of_a_read_reaches_a_host_of_either_protocol() {
+    local(async {
+        for protocols in [vec![HTTP1], vec![HTTP2]] {
+            let world = World::new(Setup {
+                protocols,
+                handler: echo(),
+                ..Setup::default()
+            })
+            .await;
+            let mut http2 = world.http2().await;
+            let (send, body) = channel();
+            send.data("a query").await;
+            drop(send);
+            let request = Request::get("https://a.example/api/x").body(body);
+            let answer = http2.send_request(request.unwrap()).await.unwrap();
+            let answer = answer.into_body().collect().await.unwrap();
+            assert_eq!(answer.to_bytes(), "a query");
+            let chunked = "GET /api/x HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\
+                 Connection: close\r\n\r\n7\r\na query\r\n0\r\n\r\n";
+            let answer = world.http1(chunked).await;
+            assert!(answer.contains("a query"), "{answer}");
+            // The control: without a body none is announced.
+            world.get("/api/x", "").await;
+            assert!(world.last().header("transfer-encoding").is_none());
+        }
+    });
+}
+
 #[test]
 fn both_directions_of_a_stream_flow_and_trailers_arrive() {
     local(async {

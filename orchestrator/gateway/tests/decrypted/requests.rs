@@ -63,7 +63,7 @@ fn a_placeholder_in_body_query_or_path_passes_as_text() {
         let seen = world.last();
         assert_eq!(seen.uri, format!("/api/{PLACEHOLDER}?q={PLACEHOLDER}"));
         assert_eq!(seen.header("x-note").unwrap(), PLACEHOLDER);
-        assert_eq!((world.count(Passed), world.wanted()), (1, 0));
+        assert_eq!((world.count(Passed), world.wanted()), (1, 1));
     });
 }
 
@@ -76,7 +76,7 @@ fn outside_of_its_uses_a_placeholder_passes_as_text() {
             world.last().header("authorization").unwrap(),
             format!("Bearer {PLACEHOLDER}")
         );
-        assert_eq!((world.count(Passed), world.wanted()), (1, 0));
+        assert_eq!((world.count(Passed), world.wanted()), (1, 1));
     });
 }
 
@@ -99,7 +99,7 @@ fn trace_options_and_last_hops_get_none() {
                 assert_eq!(got.is_some(), !bearer.is_empty(), "{method}");
             }
         }
-        assert_eq!((world.seen.borrow().len(), world.wanted()), (6, 0));
+        assert_eq!((world.seen.borrow().len(), world.wanted()), (6, 1));
     });
 }
 

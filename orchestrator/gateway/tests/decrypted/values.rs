@@ -1,13 +1,15 @@
 //! When a value is asked for, and what happens where there is none.
 
 use crate::world::*;
-use broker_protocol::gateway::CredentialVerdict::{Attached, NoValue, Used};
+use broker_protocol::gateway::CredentialVerdict::{Attached, Echoed, NoValue, Used};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use orchestrator_gateway::decrypted::Times;
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 const OLD: &str = "gho_old-old-old-old-old";
 const NEW: &str = "gho_new-new-new-new-new";
@@ -207,7 +209,6 @@ fn a_source_that_does_not_answer_is_502_in_time_and_few_wait() {
             .collect();
         let texts = Rc::new(Cell::new((0, 0)));
         for request in requests {
-            use http_body_util::BodyExt;
             let answer = request.await.unwrap();
             assert_eq!(answer.status(), 502);
             let body = answer.into_body().collect().await.unwrap().to_bytes();
@@ -221,5 +222,127 @@ fn a_source_that_does_not_answer_is_502_in_time_and_few_wait() {
         }
         assert_eq!(texts.get(), (64, 16));
         assert_eq!((world.wanted(), world.count(Attached)), (1, 0));
+    });
+}
+
+/// A host that repeats in an answer, after a while, what an earlier session has sent.
+fn repeating() -> Setup {
+    Setup {
+        handler: handler(|_| async { text(format!("it was {VALUE}, of old")) }),
+        ..Setup::default()
+    }
+}
+
+/// What a request without the credential hears, by both protocols of the host.
+#[test]
+fn an_answer_is_searched_before_a_request_has_needed_the_value() {
+    local(async {
+        for protocols in [vec![HTTP1], vec![HTTP2]] {
+            let world = World::new(Setup {
+                protocols: protocols.clone(),
+                ..repeating()
+            })
+            .await;
+            let answer = world.get("/elsewhere", "").await;
+            assert!(!answer.contains(&VALUE[..8]), "{answer}");
+            assert_eq!((world.count(Echoed), world.wanted()), (1, 1));
+            // The control: another value passes, and is asked for once.
+            let world = World::new(Setup {
+                protocols,
+                values: vec![Ok("gho_quite-another-value".into())],
+                ..repeating()
+            })
+            .await;
+            for _ in 0..2 {
+                let answer = world.get("/elsewhere", "").await;
+                assert!(answer.contains(VALUE), "{answer}");
+            }
+            assert_eq!((world.count(NoValue), world.wanted()), (0, 1));
+        }
+    });
+}
+
+/// Commands use a host without its credential, where the user has none.
+#[test]
+fn an_answer_passes_where_the_source_has_failed_and_that_is_recorded_once() {
+    local(async {
+        let fails = Err("`gh` exited with 1".to_owned());
+        let world = World::new(Setup {
+            values: vec![fails, Ok(VALUE.into())],
+            ..repeating()
+        })
+        .await;
+        for _ in 0..3 {
+            let answer = world.get("/elsewhere", "").await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            assert!(answer.contains(VALUE), "{answer}");
+        }
+        assert_eq!((world.count(NoValue), world.wanted()), (1, 1));
+    });
+}
+
+#[test]
+fn an_answer_waits_for_a_source_as_long_as_a_request_does_and_no_longer() {
+    local(async {
+        let mut setup = Setup {
+            values: vec![],
+            ..repeating()
+        };
+        setup.times.value = Duration::from_millis(300);
+        let world = World::new(setup).await;
+        let mut http2 = world.http2().await;
+        let requests: Vec<_> = (0..80)
+            .map(|_| {
+                let request = Request::get("https://a.example/elsewhere");
+                http2.send_request(request.body(full("")).unwrap())
+            })
+            .collect();
+        let asked = Instant::now();
+        for request in requests {
+            assert_eq!(request.await.unwrap().status(), 200);
+        }
+        assert!(asked.elapsed() >= Duration::from_millis(200));
+        assert_eq!((world.count(NoValue), world.wanted()), (1, 1));
+        // It comes late, and is searched for from then on.
+        world.ended.value(0, Ok(VALUE.into()));
+        let answer = world.get("/elsewhere", "").await;
+        assert!(!answer.contains(&VALUE[..8]), "{answer}");
+    });
+}
+
+/// Nothing was known when the first part of the value passed.
+#[test]
+fn an_answer_under_way_is_searched_when_the_value_comes() {
+    local(async {
+        let goes_on = Rc::new(Notify::new());
+        let wait = goes_on.clone();
+        let mut setup = Setup {
+            values: vec![],
+            handler: handler(move |_| {
+                let wait = wait.clone();
+                async move {
+                    let (send, body) = channel();
+                    tokio::task::spawn_local(async move {
+                        send.data(&VALUE.as_bytes()[..9]).await;
+                        wait.notified().await;
+                        send.data(&VALUE.as_bytes()[9..]).await;
+                    });
+                    Response::new(body)
+                }
+            }),
+            ..Setup::default()
+        };
+        setup.times.value = Duration::ZERO;
+        let world = World::new(setup).await;
+        let mut http2 = world.http2().await;
+        let request = Request::get("https://a.example/elsewhere");
+        let answer = http2.send_request(request.body(full("")).unwrap()).await;
+        let mut body = answer.unwrap().into_body();
+        let first = body.frame().await.unwrap().unwrap();
+        assert_eq!(first.into_data().unwrap(), VALUE[..9]);
+        world.ended.value(0, Ok(VALUE.into()));
+        goes_on.notify_one();
+        assert!(body.frame().await.unwrap().is_err());
+        assert_eq!(world.count(Echoed), 1);
     });
 }
