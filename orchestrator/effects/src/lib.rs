@@ -10,7 +10,7 @@ use broker_protocol::gateway::{EffectKind, RequestEffect};
 use broker_protocol::limit;
 use document::GraphQlDocument;
 use hyper::Method;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::http::request::Parts;
 use serde_json::Value;
 use unread::cut;
@@ -83,19 +83,19 @@ pub enum BodyBytes<'a> {
 ///
 /// # Errors
 /// Why they say nothing certain.
-pub fn read(
-    kind: BodyKind,
-    headers: &HeaderMap,
-    body: BodyBytes<'_>,
-) -> Result<Effects, UnreadBody> {
+pub fn read(kind: BodyKind, head: &Parts, body: BodyBytes<'_>) -> Result<Effects, UnreadBody> {
     let (bytes, is_whole) = match body {
         BodyBytes::Whole(bytes) => (bytes, true),
         BodyBytes::Beginning(bytes) => (bytes, false),
     };
     let is_plain = |value: &[u8]| value.eq_ignore_ascii_case(b"identity");
-    let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+    let mut encodings = head.headers.get_all(CONTENT_ENCODING).iter();
     if kind != BodyKind::Other && encodings.any(|value| !is_plain(value.as_bytes())) {
         return Err(UnreadBody::Encoded);
+    }
+    // Servers take `query`, `variables` and `operationName` from there too, some before the body's, and in spellings of their own.
+    if kind == BodyKind::GraphQl && head.uri.query().is_some() {
+        return Err(UnreadBody::Query);
     }
     match kind {
         BodyKind::Other => Ok(Effects::Some(Vec::new())),
@@ -174,8 +174,13 @@ fn named(text: String) -> RequestEffect {
 mod tests {
     use super::*;
 
+    fn posted(path: &str) -> Parts {
+        let request = hyper::Request::post(path);
+        request.body(()).unwrap().into_parts().0
+    }
+
     fn whole(kind: BodyKind, text: &str) -> Result<Effects, UnreadBody> {
-        read(kind, &HeaderMap::new(), BodyBytes::Whole(text.as_bytes()))
+        read(kind, &posted("/"), BodyBytes::Whole(text.as_bytes()))
     }
 
     #[test]
@@ -259,6 +264,26 @@ mod tests {
     }
 
     #[test]
+    fn a_query_in_the_address_of_graphql_is_not_read() {
+        let body = BodyBytes::Whole(br#"{"query":"{ a }"}"#);
+        let of = |path: &str| read(BodyKind::GraphQl, &posted(path), body);
+        assert_eq!(of("/graphql"), Ok(Effects::Nothing), "the control");
+        for query in [
+            "query=mutation%7Ba%7D",
+            "%71uery=mutation%7Ba%7D",
+            "query[]=mutation%7Ba%7D",
+            "operationName=B",
+            "variables=%7B%7D",
+            "extensions=%7B%7D",
+            "other",
+            "",
+        ] {
+            let path = format!("/graphql?{query}");
+            assert_eq!(of(&path), Err(UnreadBody::Query), "{path}");
+        }
+    }
+
+    #[test]
     fn a_pull_request_and_a_package_are_shown() {
         let made = r#"{"title":"T","head":"o:b","base":"main","other":1}"#;
         let Ok(Effects::Some(effects)) = whole(BodyKind::PullRequest, made) else {
@@ -336,8 +361,9 @@ mod tests {
 
     #[test]
     fn an_encoded_body_is_not_read() {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_ENCODING, "gzip".parse().unwrap());
+        let mut head = posted("/");
+        head.headers
+            .insert(CONTENT_ENCODING, "gzip".parse().unwrap());
         for kind in [
             BodyKind::Push,
             BodyKind::GraphQl,
@@ -345,13 +371,14 @@ mod tests {
             BodyKind::Publish,
         ] {
             assert_eq!(
-                read(kind, &headers, BodyBytes::Whole(b"")),
+                read(kind, &head, BodyBytes::Whole(b"")),
                 Err(UnreadBody::Encoded)
             );
         }
-        headers.insert(CONTENT_ENCODING, "identity".parse().unwrap());
+        head.headers
+            .insert(CONTENT_ENCODING, "identity".parse().unwrap());
         assert_eq!(
-            read(BodyKind::Push, &headers, BodyBytes::Whole(b"0000")),
+            read(BodyKind::Push, &head, BodyBytes::Whole(b"0000")),
             Ok(Effects::Nothing)
         );
     }

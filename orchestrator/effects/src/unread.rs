@@ -24,6 +24,10 @@ pub enum UnreadBody {
     Package,
     #[error("its body is no single document of GraphQL with variables alone")]
     GraphQl,
+    #[error(
+        "its address has a query, from which a server may take what it does in place of the body"
+    )]
+    Query,
     #[error("too much waits for answers already")]
     Crowded,
 }
