@@ -1,6 +1,6 @@
 //! JSON in which no name stands twice: of two, servers take the one or the other.
 
-use crate::unread::{UnreadBody, cut};
+use crate::unread::UnreadBody;
 use broker_protocol::gateway::{EffectKind, RequestEffect};
 use broker_protocol::limit;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -32,7 +32,7 @@ pub(super) fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> 
     let versions = package.versions.iter();
     let versions = versions.map(|version| (kind, version.clone(), change.to_owned()));
     let (tags, maintainers) = (tags(&package.tags)?, maintainers(&package.maintainers)?);
-    let update = |(object, change)| (EffectKind::Update, object, change);
+    let update = |object| (EffectKind::Update, object, String::new());
     let more = tags.into_iter().chain(maintainers).map(update);
     let named: Vec<_> = versions.chain(more).collect();
     if named.is_empty() {
@@ -49,35 +49,33 @@ pub(super) fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> 
     let before = package.name.map_or_else(String::new, |name| name + " ");
     let each = named.into_iter().chain(access);
     let effects = each.map(|(kind, object, change)| RequestEffect {
-        object: cut(format!("{before}{object}")),
+        object: format!("{before}{object}"),
         kind,
-        change: cut(change),
+        change,
     });
     let effects: Vec<_> = effects.collect();
-    match effects.len() <= limit::EFFECTS {
+    let fits = |one: &RequestEffect| one.object.len() <= limit::DENIAL_TEXT;
+    match effects.len() <= limit::EFFECTS && effects.iter().all(fits) {
         true => Ok(effects),
         false => Err(UnreadBody::Many),
     }
 }
 
-/// An object that changes, and how.
-type NamedChange = (String, String);
-
-/// The tags, each with its version.
-fn tags(value: &Value) -> Result<Vec<NamedChange>, UnreadBody> {
+/// The tags, each with its version: a yes for the session is for no other.
+fn tags(value: &Value) -> Result<Vec<String>, UnreadBody> {
     let all = match value {
         Value::Null => return Ok(Vec::new()),
         value => value.as_object().ok_or(UnreadBody::Package)?,
     };
     let one = |(tag, version): (&String, &Value)| {
         let version = version.as_str().ok_or(UnreadBody::Package)?;
-        Ok((format!("tag {tag}"), format!("to {version}")))
+        Ok(format!("tag {tag} to {version}"))
     };
     all.iter().map(one).collect()
 }
 
 /// The maintainers: names with addresses, or names alone.
-fn maintainers(value: &Value) -> Result<Vec<NamedChange>, UnreadBody> {
+fn maintainers(value: &Value) -> Result<Vec<String>, UnreadBody> {
     let all = match value {
         Value::Null => return Ok(Vec::new()),
         value => value.as_array().ok_or(UnreadBody::Package)?,
@@ -87,33 +85,53 @@ fn maintainers(value: &Value) -> Result<Vec<NamedChange>, UnreadBody> {
         let name = one.as_str().or_else(|| of("name"));
         let name = name.ok_or(UnreadBody::Package)?;
         let address = of("email").map_or_else(String::new, |email| format!(" <{email}>"));
-        Ok((format!("maintainer {name}{address}"), String::new()))
+        Ok(format!("maintainer {name}{address}"))
     };
     all.iter().map(one).collect()
 }
 
-/// Every single value in `value` with its path, one a line.
-pub(super) fn leaves(path: &str, value: &Value, all: &mut Vec<String>) {
-    let join = |name: &str| match path {
-        "" => name.to_owned(),
-        path => format!("{path}.{name}"),
-    };
+/// Every single value in `value` with its path. No two values have the same texts: a yes for the session compares them.
+///
+/// # Errors
+/// A number is none that all servers read alike.
+pub(super) fn leaves(path: &str, value: &Value, all: &mut Vec<String>) -> Result<(), UnreadBody> {
     match value {
-        Value::Object(object) => {
+        Value::Object(object) if !object.is_empty() => {
             for (name, value) in object {
-                leaves(&join(name), value, all);
+                let name = member(name);
+                let path = if path.is_empty() {
+                    name
+                } else {
+                    format!("{path}.{name}")
+                };
+                leaves(&path, value, all)?;
             }
         }
-        Value::Array(values) => {
+        Value::Array(values) if !values.is_empty() => {
             for (number, value) in values.iter().enumerate() {
-                leaves(&join(&number.to_string()), value, all);
+                leaves(&format!("{path}[{number}]"), value, all)?;
             }
         }
-        Value::Null => {}
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            all.push(format!("{path}: {value}"));
-        }
+        Value::Number(number) if !is_exact(number) => return Err(UnreadBody::Json),
+        value => all.push(format!("{path}: {value}")),
     }
+    Ok(())
+}
+
+/// A name in a path: as it is, if nothing in it can pass for another part.
+fn member(name: &str) -> String {
+    let is_plain = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric();
+    match !name.is_empty() && name.bytes().all(is_plain) {
+        true => name.to_owned(),
+        false => Value::from(name).to_string(),
+    }
+}
+
+/// Whether the number here is the one of the text: a large one is read as the nearest that fits.
+fn is_exact(number: &Number) -> bool {
+    const WHOLE: f64 = (1u64 << 53) as f64;
+    let is_small = |float: f64| float.abs() < WHOLE;
+    !number.is_f64() || number.as_f64().is_some_and(is_small)
 }
 
 struct Strict(Value);
