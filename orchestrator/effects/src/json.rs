@@ -18,12 +18,17 @@ pub fn strict(bytes: &[u8]) -> Result<Value, UnreadBody> {
     read.map(|strict| strict.0).map_err(|_| UnreadBody::Json)
 }
 
-/// The changes of a package in a body: its versions, tags, maintainers and access; nothing if it is of another interface.
-pub(super) fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> {
+/// The changes of a package in a body that is sent to `path`: its versions, tags, maintainers and access; nothing if it is of another
+/// interface.
+pub(super) fn published(path: &str, bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> {
     let read: Result<PublishedPackage, _> = serde_json::from_slice(bytes);
     let package = read.map_err(|_| UnreadBody::Json)?;
     if !package.is_one {
         return Ok(Vec::new());
+    }
+    let of_path = package_of(path);
+    if !package.names.iter().all(|name| *name == of_path) || package.is_contradictory {
+        return Err(UnreadBody::Names);
     }
     let (kind, change) = match package.is_published {
         true => (EffectKind::Create, "publish"),
@@ -46,7 +51,10 @@ pub(super) fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> 
             String::new(),
         )),
     };
-    let before = package.name.map_or_else(String::new, |name| name + " ");
+    let before = match package.names.is_empty() {
+        true => String::new(),
+        false => of_path + " ",
+    };
     let each = named.into_iter().chain(access);
     let effects = each.map(|(kind, object, change)| RequestEffect {
         object: format!("{before}{object}"),
@@ -59,6 +67,39 @@ pub(super) fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> 
         true => Ok(effects),
         false => Err(UnreadBody::Many),
     }
+}
+
+/// The package that a path names: its last part, or both where the first is a scope.
+fn package_of(path: &str) -> String {
+    let decoded = percent_decoded(path);
+    let mut parts = decoded.rsplit('/');
+    let (name, scope) = (parts.next().unwrap_or_default(), parts.next());
+    match scope.filter(|scope| scope.starts_with('@')) {
+        Some(scope) => format!("{scope}/{name}"),
+        None => name.to_owned(),
+    }
+}
+
+fn percent_decoded(path: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(path.len()), path.as_bytes());
+    while let [first, after @ ..] = rest {
+        let digit = |at: usize| {
+            after
+                .get(at)
+                .and_then(|&digit| char::from(digit).to_digit(16))
+        };
+        let decoded = match (*first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
+            (_, _, _) => None,
+        };
+        bytes.push(decoded.unwrap_or(*first));
+        rest = if decoded.is_some() {
+            &after[2..]
+        } else {
+            after
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The tags, each with its version: a yes for the session is for no other.
@@ -209,8 +250,11 @@ const PACKAGE_KEYS: [&str; 6] = [
 /// The package that a body describes, without its files.
 #[derive(Default)]
 struct PublishedPackage {
-    name: Option<String>,
+    /// As it calls itself, and as its versions call it.
+    names: BTreeSet<String>,
     versions: BTreeSet<String>,
+    /// Whether a version calls itself otherwise than its key.
+    is_contradictory: bool,
     tags: Value,
     maintainers: Value,
     access: Value,
@@ -240,8 +284,8 @@ impl<'de> Visitor<'de> for PackageVisitor {
         while let Some(name) = all.next_key::<String>()? {
             package.is_one |= PACKAGE_KEYS.contains(&&*name);
             match &*name {
-                "name" => package.name = Some(all.next_value()?),
-                "versions" => package.versions = all.next_value_seed(ObjectNames)?,
+                "name" | "_id" => package.names.extend([all.next_value::<String>()?]),
+                "versions" => all.next_value_seed(PublishedVersions(&mut package))?,
                 "dist-tags" => Strict(package.tags) = all.next_value()?,
                 "maintainers" => Strict(package.maintainers) = all.next_value()?,
                 "access" => Strict(package.access) = all.next_value()?,
@@ -258,32 +302,42 @@ impl<'de> Visitor<'de> for PackageVisitor {
     }
 }
 
-/// The names of an object.
-struct ObjectNames;
+/// Takes the versions of a package to what is known of it.
+struct PublishedVersions<'p>(&'p mut PublishedPackage);
 
-impl<'de> DeserializeSeed<'de> for ObjectNames {
-    type Value = BTreeSet<String>;
+impl<'de> DeserializeSeed<'de> for PublishedVersions<'_> {
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for ObjectNames {
-    type Value = BTreeSet<String>;
+impl<'de> Visitor<'de> for PublishedVersions<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
-        let mut names = BTreeSet::new();
-        while let Some(name) = all.next_key::<String>()? {
-            all.next_value::<IgnoredAny>()?;
-            if !names.insert(name) {
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
+        let Self(package) = self;
+        while let Some(key) = all.next_key::<String>()? {
+            // A name of these that stands twice is an error of the derived code.
+            let VersionHead { name, version } = all.next_value()?;
+            package.names.extend(name);
+            package.is_contradictory |= version.is_some_and(|version| version != key);
+            if !package.versions.insert(key) {
                 return Err(A::Error::custom("a name stands twice"));
             }
         }
-        Ok(names)
+        Ok(())
     }
+}
+
+/// What a version calls itself.
+#[derive(Deserialize)]
+struct VersionHead {
+    name: Option<String>,
+    version: Option<String>,
 }

@@ -113,7 +113,7 @@ pub fn read(kind: BodyKind, head: &Parts, body: BodyBytes<'_>) -> Result<Effects
             let object = value.as_object().ok_or(UnreadBody::Json)?;
             pull_request(object)
         }
-        BodyKind::Publish => json::published(bytes).map(Effects::Some),
+        BodyKind::Publish => json::published(head.uri.path(), bytes).map(Effects::Some),
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn whole(kind: BodyKind, text: &str) -> Result<Effects, UnreadBody> {
-        read(kind, &posted("/"), BodyBytes::Whole(text.as_bytes()))
+        read(kind, &posted("/p"), BodyBytes::Whole(text.as_bytes()))
     }
 
     #[test]
@@ -386,7 +386,9 @@ mod tests {
         assert_eq!(objects, [first, rest].concat());
         let package =
             r#"{"name":"@s/p","versions":{"1.2.3":{"name":"@s/p"}},"_attachments":{"a":{}}}"#;
-        let Ok(Effects::Some(effects)) = whole(BodyKind::Publish, package) else {
+        let body = BodyBytes::Whole(package.as_bytes());
+        let read = read(BodyKind::Publish, &posted("/@s%2fp"), body);
+        let Ok(Effects::Some(effects)) = read else {
             panic!()
         };
         assert_eq!(effects[0].object, "@s/p 1.2.3");
@@ -450,6 +452,37 @@ mod tests {
         };
         assert!(many(limit::EFFECTS).is_ok());
         assert_eq!(many(limit::EFFECTS + 1), Err(UnreadBody::Many));
+    }
+
+    #[test]
+    fn a_package_has_the_name_of_its_path_and_a_version_that_of_its_key() {
+        let of = |path: &str, name: &str, inner: &str| {
+            let body = format!(r#"{{"name":"{name}","versions":{{"1.0.0":{inner}}}}}"#);
+            let body = BodyBytes::Whole(body.as_bytes());
+            read(BodyKind::Publish, &posted(path), body).map(drop)
+        };
+        let whole = r#"{"name":"@s/p","version":"1.0.0","_id":"@s/p@1.0.0"}"#;
+        for (path, name, inner, want) in [
+            ("/@s%2fp", "@s/p", whole, Ok(())),
+            ("/%40s%2Fp", "@s/p", whole, Ok(())),
+            ("/@s/p", "@s/p", whole, Ok(())),
+            ("/npm/@s%2fp", "@s/p", whole, Ok(())),
+            ("/p", "p", "{}", Ok(())),
+            ("/npm/p", "p", "{}", Ok(())),
+            ("/p", "@s/p", whole, Err(UnreadBody::Names)),
+            ("/@t/p", "@s/p", whole, Err(UnreadBody::Names)),
+            ("/p%2f", "p", "{}", Err(UnreadBody::Names)),
+            ("/p", "p", r#"{"name":"evil"}"#, Err(UnreadBody::Names)),
+            ("/p", "p", r#"{"version":"6.6.6"}"#, Err(UnreadBody::Names)),
+            (
+                "/p",
+                "p",
+                r#"{"version":"1.0.0","version":"6.6.6"}"#,
+                Err(UnreadBody::Json),
+            ),
+        ] {
+            assert_eq!(of(path, name, inner), want, "{path} {name} {inner}");
+        }
     }
 
     #[test]

@@ -26,6 +26,10 @@ pub enum UnreadBody {
     Json,
     #[error("its body is a package's that names no version, no tag and no maintainer")]
     Package,
+    #[error(
+        "its body calls a package or a version otherwise than its path or that version's key does"
+    )]
+    Names,
     #[error("its body is no single document of GraphQL with variables alone")]
     GraphQl,
     #[error(
