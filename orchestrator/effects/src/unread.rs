@@ -48,7 +48,9 @@ pub(super) fn pieces(text: &str) -> Vec<String> {
     let (mut all, mut before, mut rest) = (Vec::new(), "", text);
     while before.len() + rest.len() > limit::DENIAL_TEXT {
         let most = limit::DENIAL_TEXT - before.len() - MARK.len();
-        let (piece, after) = rest.split_at(rest.floor_char_boundary(most));
+        let mut ends = (0..=most).rev();
+        let end = ends.find(|at| rest.is_char_boundary(*at)).unwrap_or(most);
+        let (piece, after) = rest.split_at(end);
         all.push([before, piece, MARK].concat());
         (before, rest) = (MARK, after);
     }
