@@ -6,6 +6,7 @@ pub(super) struct GraphQlDocument {
     pub(crate) is_mutation: bool,
     /// The names at the first level of its operations and fragments.
     pub fields: Vec<String>,
+    /// The whole, without comments, and with one space for white space outside of strings.
     pub text: String,
 }
 
@@ -18,7 +19,7 @@ impl GraphQlDocument {
         let mut document = Self {
             is_mutation: false,
             fields: Vec::new(),
-            text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+            text: String::new(),
         };
         let (mut rest, mut depth, mut is_empty) = (text, Depth::default(), true);
         while let Some(first) = rest.chars().next() {
@@ -37,9 +38,19 @@ impl GraphQlDocument {
                 }
             };
             is_empty &= first == '#' || first.is_whitespace();
+            match first {
+                '#' | ' ' | '\t' | '\n' | '\r' => document.space(),
+                _ => document.text.push_str(&rest[..rest.len() - after.len()]),
+            }
             rest = after;
         }
         (depth.open.is_empty() && !is_empty).then_some(document)
+    }
+
+    fn space(&mut self) {
+        if !self.text.is_empty() && !self.text.ends_with(' ') {
+            self.text.push(' ');
+        }
     }
 
     fn name(&mut self, name: &str, depth: &Depth) -> Option<()> {

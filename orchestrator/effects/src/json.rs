@@ -1,6 +1,6 @@
 //! JSON in which no name stands twice: of two, servers take the one or the other.
 
-use crate::unread::{UnreadBody, cut};
+use crate::unread::UnreadBody;
 use broker_protocol::gateway::{EffectKind, RequestEffect};
 use broker_protocol::limit;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -18,12 +18,17 @@ pub fn strict(bytes: &[u8]) -> Result<Value, UnreadBody> {
     read.map(|strict| strict.0).map_err(|_| UnreadBody::Json)
 }
 
-/// The changes of a package in a body: its versions, tags, maintainers and access; nothing if it is of another interface.
-pub(super) fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> {
+/// The changes of a package in a body that is sent to `path`: its versions, tags, maintainers and access; nothing if it is of another
+/// interface.
+pub(super) fn published(path: &str, bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> {
     let read: Result<PublishedPackage, _> = serde_json::from_slice(bytes);
     let package = read.map_err(|_| UnreadBody::Json)?;
     if !package.is_one {
         return Ok(Vec::new());
+    }
+    let of_path = package_of(path);
+    if !package.names.iter().all(|name| *name == of_path) || package.is_contradictory {
+        return Err(UnreadBody::Names);
     }
     let (kind, change) = match package.is_published {
         true => (EffectKind::Create, "publish"),
@@ -32,7 +37,7 @@ pub(super) fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> 
     let versions = package.versions.iter();
     let versions = versions.map(|version| (kind, version.clone(), change.to_owned()));
     let (tags, maintainers) = (tags(&package.tags)?, maintainers(&package.maintainers)?);
-    let update = |(object, change)| (EffectKind::Update, object, change);
+    let update = |object| (EffectKind::Update, object, String::new());
     let more = tags.into_iter().chain(maintainers).map(update);
     let named: Vec<_> = versions.chain(more).collect();
     if named.is_empty() {
@@ -46,38 +51,72 @@ pub(super) fn published(bytes: &[u8]) -> Result<Vec<RequestEffect>, UnreadBody> 
             String::new(),
         )),
     };
-    let before = package.name.map_or_else(String::new, |name| name + " ");
+    let before = match package.names.is_empty() {
+        true => String::new(),
+        false => of_path + " ",
+    };
     let each = named.into_iter().chain(access);
     let effects = each.map(|(kind, object, change)| RequestEffect {
-        object: cut(format!("{before}{object}")),
+        object: format!("{before}{object}"),
         kind,
-        change: cut(change),
+        change,
     });
     let effects: Vec<_> = effects.collect();
-    match effects.len() <= limit::EFFECTS {
+    let fits = |one: &RequestEffect| one.object.len() <= limit::DENIAL_TEXT;
+    match effects.len() <= limit::EFFECTS && effects.iter().all(fits) {
         true => Ok(effects),
         false => Err(UnreadBody::Many),
     }
 }
 
-/// An object that changes, and how.
-type NamedChange = (String, String);
+/// The package that a path names: its last part, or both where the first is a scope.
+fn package_of(path: &str) -> String {
+    let decoded = percent_decoded(path);
+    let mut parts = decoded.rsplit('/');
+    let (name, scope) = (parts.next().unwrap_or_default(), parts.next());
+    match scope.filter(|scope| scope.starts_with('@')) {
+        Some(scope) => format!("{scope}/{name}"),
+        None => name.to_owned(),
+    }
+}
 
-/// The tags, each with its version.
-fn tags(value: &Value) -> Result<Vec<NamedChange>, UnreadBody> {
+fn percent_decoded(path: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(path.len()), path.as_bytes());
+    while let [first, after @ ..] = rest {
+        let digit = |at: usize| {
+            after
+                .get(at)
+                .and_then(|&digit| char::from(digit).to_digit(16))
+        };
+        let decoded = match (*first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
+            (_, _, _) => None,
+        };
+        bytes.push(decoded.unwrap_or(*first));
+        rest = if decoded.is_some() {
+            &after[2..]
+        } else {
+            after
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The tags, each with its version: a yes for the session is for no other.
+fn tags(value: &Value) -> Result<Vec<String>, UnreadBody> {
     let all = match value {
         Value::Null => return Ok(Vec::new()),
         value => value.as_object().ok_or(UnreadBody::Package)?,
     };
     let one = |(tag, version): (&String, &Value)| {
         let version = version.as_str().ok_or(UnreadBody::Package)?;
-        Ok((format!("tag {tag}"), format!("to {version}")))
+        Ok(format!("tag {tag} to {version}"))
     };
     all.iter().map(one).collect()
 }
 
 /// The maintainers: names with addresses, or names alone.
-fn maintainers(value: &Value) -> Result<Vec<NamedChange>, UnreadBody> {
+fn maintainers(value: &Value) -> Result<Vec<String>, UnreadBody> {
     let all = match value {
         Value::Null => return Ok(Vec::new()),
         value => value.as_array().ok_or(UnreadBody::Package)?,
@@ -87,33 +126,53 @@ fn maintainers(value: &Value) -> Result<Vec<NamedChange>, UnreadBody> {
         let name = one.as_str().or_else(|| of("name"));
         let name = name.ok_or(UnreadBody::Package)?;
         let address = of("email").map_or_else(String::new, |email| format!(" <{email}>"));
-        Ok((format!("maintainer {name}{address}"), String::new()))
+        Ok(format!("maintainer {name}{address}"))
     };
     all.iter().map(one).collect()
 }
 
-/// Every single value in `value` with its path, one a line.
-pub(super) fn leaves(path: &str, value: &Value, all: &mut Vec<String>) {
-    let join = |name: &str| match path {
-        "" => name.to_owned(),
-        path => format!("{path}.{name}"),
-    };
+/// Every single value in `value` with its path. No two values have the same texts: a yes for the session compares them.
+///
+/// # Errors
+/// A number is none that all servers read alike.
+pub(super) fn leaves(path: &str, value: &Value, all: &mut Vec<String>) -> Result<(), UnreadBody> {
     match value {
-        Value::Object(object) => {
+        Value::Object(object) if !object.is_empty() => {
             for (name, value) in object {
-                leaves(&join(name), value, all);
+                let name = member(name);
+                let path = if path.is_empty() {
+                    name
+                } else {
+                    format!("{path}.{name}")
+                };
+                leaves(&path, value, all)?;
             }
         }
-        Value::Array(values) => {
+        Value::Array(values) if !values.is_empty() => {
             for (number, value) in values.iter().enumerate() {
-                leaves(&join(&number.to_string()), value, all);
+                leaves(&format!("{path}[{number}]"), value, all)?;
             }
         }
-        Value::Null => {}
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            all.push(format!("{path}: {value}"));
-        }
+        Value::Number(number) if !is_exact(number) => return Err(UnreadBody::Json),
+        value => all.push(format!("{path}: {value}")),
     }
+    Ok(())
+}
+
+/// A name in a path: as it is, if nothing in it can pass for another part.
+fn member(name: &str) -> String {
+    let is_plain = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric();
+    match !name.is_empty() && name.bytes().all(is_plain) {
+        true => name.to_owned(),
+        false => Value::from(name).to_string(),
+    }
+}
+
+/// Whether the number here is the one of the text: a large one is read as the nearest that fits.
+fn is_exact(number: &Number) -> bool {
+    const WHOLE: f64 = (1u64 << 53) as f64;
+    let is_small = |float: f64| float.abs() < WHOLE;
+    !number.is_f64() || number.as_f64().is_some_and(is_small)
 }
 
 struct Strict(Value);
@@ -191,8 +250,11 @@ const PACKAGE_KEYS: [&str; 6] = [
 /// The package that a body describes, without its files.
 #[derive(Default)]
 struct PublishedPackage {
-    name: Option<String>,
+    /// As it calls itself, and as its versions call it.
+    names: BTreeSet<String>,
     versions: BTreeSet<String>,
+    /// Whether a version calls itself otherwise than its key.
+    is_contradictory: bool,
     tags: Value,
     maintainers: Value,
     access: Value,
@@ -222,8 +284,8 @@ impl<'de> Visitor<'de> for PackageVisitor {
         while let Some(name) = all.next_key::<String>()? {
             package.is_one |= PACKAGE_KEYS.contains(&&*name);
             match &*name {
-                "name" => package.name = Some(all.next_value()?),
-                "versions" => package.versions = all.next_value_seed(ObjectNames)?,
+                "name" | "_id" => package.names.extend([all.next_value::<String>()?]),
+                "versions" => all.next_value_seed(PublishedVersions(&mut package))?,
                 "dist-tags" => Strict(package.tags) = all.next_value()?,
                 "maintainers" => Strict(package.maintainers) = all.next_value()?,
                 "access" => Strict(package.access) = all.next_value()?,
@@ -240,32 +302,42 @@ impl<'de> Visitor<'de> for PackageVisitor {
     }
 }
 
-/// The names of an object.
-struct ObjectNames;
+/// Takes the versions of a package to what is known of it.
+struct PublishedVersions<'p>(&'p mut PublishedPackage);
 
-impl<'de> DeserializeSeed<'de> for ObjectNames {
-    type Value = BTreeSet<String>;
+impl<'de> DeserializeSeed<'de> for PublishedVersions<'_> {
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for ObjectNames {
-    type Value = BTreeSet<String>;
+impl<'de> Visitor<'de> for PublishedVersions<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
-        let mut names = BTreeSet::new();
-        while let Some(name) = all.next_key::<String>()? {
-            all.next_value::<IgnoredAny>()?;
-            if !names.insert(name) {
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
+        let Self(package) = self;
+        while let Some(key) = all.next_key::<String>()? {
+            // A name of these that stands twice is an error of the derived code.
+            let VersionHead { name, version } = all.next_value()?;
+            package.names.extend(name);
+            package.is_contradictory |= version.is_some_and(|version| version != key);
+            if !package.versions.insert(key) {
                 return Err(A::Error::custom("a name stands twice"));
             }
         }
-        Ok(names)
+        Ok(())
     }
+}
+
+/// What a version calls itself.
+#[derive(Deserialize)]
+struct VersionHead {
+    name: Option<String>,
+    version: Option<String>,
 }

@@ -10,10 +10,9 @@ use broker_protocol::gateway::{EffectKind, RequestEffect};
 use broker_protocol::limit;
 use document::GraphQlDocument;
 use hyper::Method;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::http::request::Parts;
-use serde_json::Value;
-use unread::cut;
+use serde_json::{Map, Value};
 
 pub use json::strict as strict_json;
 pub use unread::UnreadBody;
@@ -83,19 +82,19 @@ pub enum BodyBytes<'a> {
 ///
 /// # Errors
 /// Why they say nothing certain.
-pub fn read(
-    kind: BodyKind,
-    headers: &HeaderMap,
-    body: BodyBytes<'_>,
-) -> Result<Effects, UnreadBody> {
+pub fn read(kind: BodyKind, head: &Parts, body: BodyBytes<'_>) -> Result<Effects, UnreadBody> {
     let (bytes, is_whole) = match body {
         BodyBytes::Whole(bytes) => (bytes, true),
         BodyBytes::Beginning(bytes) => (bytes, false),
     };
     let is_plain = |value: &[u8]| value.eq_ignore_ascii_case(b"identity");
-    let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+    let mut encodings = head.headers.get_all(CONTENT_ENCODING).iter();
     if kind != BodyKind::Other && encodings.any(|value| !is_plain(value.as_bytes())) {
         return Err(UnreadBody::Encoded);
+    }
+    // Servers take `query`, `variables` and `operationName` from there too, some before the body's, and in spellings of their own.
+    if kind == BodyKind::GraphQl && head.uri.query().is_some() {
+        return Err(UnreadBody::Query);
     }
     match kind {
         BodyKind::Other => Ok(Effects::Some(Vec::new())),
@@ -112,18 +111,28 @@ pub fn read(
         BodyKind::PullRequest => {
             let value = json::strict(bytes)?;
             let object = value.as_object().ok_or(UnreadBody::Json)?;
-            let named = ["title", "head", "base", "draft", "body"];
-            let named = named.into_iter().filter_map(|name| {
-                let value = object.get(name)?;
-                Some(line(name, value))
-            });
-            Ok(Effects::Some(named.collect()))
+            pull_request(object)
         }
-        BodyKind::Publish => json::published(bytes).map(Effects::Some),
+        BodyKind::Publish => json::published(head.uri.path(), bytes).map(Effects::Some),
     }
 }
 
-/// A document of queries alone changes nothing. Of others the names of what they call are shown, their beginning, and what is put into them.
+/// All members of a pull request, those first by which people know it.
+fn pull_request(object: &Map<String, Value>) -> Result<Effects, UnreadBody> {
+    const FIRST: [&str; 3] = ["title", "head", "base"];
+    let first = FIRST
+        .into_iter()
+        .filter_map(|name| object.get_key_value(name));
+    let rest = object.iter().filter(|(name, _)| !FIRST.contains(&&***name));
+    let mut texts = Vec::new();
+    for (name, value) in first.chain(rest) {
+        let one = Map::from_iter([(name.clone(), value.clone())]);
+        json::leaves("", &Value::Object(one), &mut texts)?;
+    }
+    shown(texts)
+}
+
+/// A document of queries alone changes nothing. Of others the names of what they call are shown, the whole, and what is put into them.
 fn graphql(bytes: &[u8]) -> Result<Effects, UnreadBody> {
     let value = json::strict(bytes)?;
     let object = value.as_object().ok_or(UnreadBody::GraphQl)?;
@@ -139,43 +148,52 @@ fn graphql(bytes: &[u8]) -> Result<Effects, UnreadBody> {
         return Ok(Effects::Nothing);
     }
     let names = document.fields.join(", ");
-    let mut effects = vec![
-        named(format!("mutation of {names}")),
-        named(document.text.clone()),
-    ];
-    let mut leaves = Vec::new();
-    if let Some(variables) = object.get("variables") {
-        json::leaves("", variables, &mut leaves);
+    let mut texts = vec![format!("mutation of {names}"), document.text];
+    // Which of several operations it is.
+    if let Some(name) = object.get("operationName") {
+        texts.push(format!("operationName: {name}"));
     }
-    let room = limit::EFFECTS - effects.len();
-    let more = leaves.len() > room;
-    let shown = leaves.into_iter().take(room - usize::from(more));
-    effects.extend(shown.map(named));
-    if more {
-        effects.push(named("and more values that are not shown".into()));
+    match object.get("variables") {
+        None | Some(Value::Null) => {}
+        Some(Value::Object(variables)) if variables.is_empty() => {}
+        Some(variables @ Value::Object(_)) => {
+            let mut values = Vec::new();
+            json::leaves("", variables, &mut values)?;
+            // Many are short: a line has as many as fit.
+            texts.push(values.join("; "));
+        }
+        Some(_) => return Err(UnreadBody::GraphQl),
     }
-    Ok(Effects::Some(effects))
+    shown(texts)
 }
 
-fn line(name: &str, value: &Value) -> RequestEffect {
-    named(format!("{name}: {value}"))
-}
-
-/// Something that is named, and not changed from one thing into another.
-fn named(text: String) -> RequestEffect {
-    RequestEffect {
-        object: cut(text),
+/// Texts that are named, each whole, and not changed from one thing into another.
+fn shown(texts: Vec<String>) -> Result<Effects, UnreadBody> {
+    let lines = texts.iter().flat_map(|text| unread::pieces(text));
+    let effects = lines.map(|object| RequestEffect {
+        object,
         kind: EffectKind::Named,
         change: String::new(),
+    });
+    let effects: Vec<_> = effects.take(limit::EFFECTS + 1).collect();
+    match effects.len() <= limit::EFFECTS {
+        true => Ok(Effects::Some(effects)),
+        false => Err(UnreadBody::Many),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    fn posted(path: &str) -> Parts {
+        let request = hyper::Request::post(path);
+        request.body(()).unwrap().into_parts().0
+    }
 
     fn whole(kind: BodyKind, text: &str) -> Result<Effects, UnreadBody> {
-        read(kind, &HeaderMap::new(), BodyBytes::Whole(text.as_bytes()))
+        read(kind, &posted("/p"), BodyBytes::Whole(text.as_bytes()))
     }
 
     #[test]
@@ -259,16 +277,118 @@ mod tests {
     }
 
     #[test]
+    fn a_query_in_the_address_of_graphql_is_not_read() {
+        let body = BodyBytes::Whole(br#"{"query":"{ a }"}"#);
+        let of = |path: &str| read(BodyKind::GraphQl, &posted(path), body);
+        assert_eq!(of("/graphql"), Ok(Effects::Nothing), "the control");
+        for query in [
+            "query=mutation%7Ba%7D",
+            "%71uery=mutation%7Ba%7D",
+            "query[]=mutation%7Ba%7D",
+            "operationName=B",
+            "variables=%7B%7D",
+            "extensions=%7B%7D",
+            "other",
+            "",
+        ] {
+            let path = format!("/graphql?{query}");
+            assert_eq!(of(&path), Err(UnreadBody::Query), "{path}");
+        }
+    }
+
+    /// What a question about a mutation with these variables would compare.
+    fn mutation(query: &str, variables: Value) -> Result<Effects, UnreadBody> {
+        let body = serde_json::json!({ "query": query, "variables": variables });
+        whole(BodyKind::GraphQl, &body.to_string())
+    }
+
+    #[test]
+    fn mutations_that_differ_anywhere_are_different_effects() {
+        let star = |before: &str, id: &str| {
+            mutation(
+                &format!("mutation {{ {before} addStar(id:\"{id}\") }}"),
+                Value::Null,
+            )
+        };
+        let (comment, many) = (format!("#{}\n", "x".repeat(600)), "a: b(c:1) ".repeat(200));
+        for before in ["", &comment, &many] {
+            let read = star(before, "A");
+            assert!(matches!(read, Ok(Effects::Some(_))), "{read:?}");
+            assert_eq!(read, star(before, "A"), "the control");
+            assert_ne!(read, star(before, "B"));
+        }
+        assert_eq!(star(&comment, "A"), star("", "A"), "the same is done");
+        assert_ne!(star("", "A B"), star("", "A  B"));
+        let with = |variables| mutation("mutation M { a }", variables);
+        for (one, other) in [
+            (json!({ "a.b": 1 }), json!({ "a": { "b": 1 } })),
+            (json!({ "a": [1] }), json!({ "a": { "0": 1 } })),
+            (json!({ "a": [1] }), json!({ "a[0]": 1 })),
+            (json!({ "a": null }), json!({})),
+            (json!({ "a": [] }), json!({ "a": {} })),
+            (json!({ "a": "1; b: 2" }), json!({ "a": "1", "b": 2 })),
+            (json!({ "a": 1, "b": 2 }), json!({ "a: 1; b": 2 })),
+        ] {
+            let (one, other) = (with(one), with(other));
+            assert!(matches!(one, Ok(Effects::Some(_))), "{one:?}");
+            assert_ne!(one, other);
+        }
+        let long = |last: &str| {
+            let mut all: Map<String, Value> =
+                (0..60).map(|n| (format!("k{n:02}"), n.into())).collect();
+            all.insert("list".into(), vec![Value::from("x"); 100].into());
+            all.insert("z".into(), last.into());
+            with(all.into())
+        };
+        assert!(matches!(long("A"), Ok(Effects::Some(_))));
+        assert_ne!(long("A"), long("B"));
+        let named = |name: &str| {
+            let query = "mutation A { a } mutation B { b }";
+            let body = json!({ "query": query, "operationName": name });
+            whole(BodyKind::GraphQl, &body.to_string())
+        };
+        assert_ne!(named("A"), named("B"));
+    }
+
+    #[test]
+    fn what_a_question_does_not_show_whole_is_refused() {
+        let with = |length: usize| mutation("mutation { a }", json!({ "a": "x".repeat(length) }));
+        let most = limit::DENIAL_TEXT * (limit::EFFECTS - 2);
+        assert!(
+            matches!(with(most - 200), Ok(Effects::Some(_))),
+            "the control"
+        );
+        assert_eq!(with(most), Err(UnreadBody::Many));
+        let body = r#"{"query":"mutation { a }","variables":VALUE}"#;
+        for (value, want) in [
+            (r#"{"a":9007199254740993}"#, None),
+            (r#"{"a":18446744073709551617}"#, Some(UnreadBody::Json)),
+            (r#""{}""#, Some(UnreadBody::GraphQl)),
+        ] {
+            let read = whole(BodyKind::GraphQl, &body.replace("VALUE", value));
+            assert_eq!(read.err(), want, "{value}");
+        }
+        let version = "1".repeat(limit::DENIAL_TEXT);
+        let package = json!({ "name": "p", "dist-tags": { "latest": version } });
+        let read = whole(BodyKind::Publish, &package.to_string());
+        assert_eq!(read, Err(UnreadBody::Many));
+    }
+
+    #[test]
     fn a_pull_request_and_a_package_are_shown() {
-        let made = r#"{"title":"T","head":"o:b","base":"main","other":1}"#;
+        let made = r#"{"base":"main","head":"o:b","head_repo":"r","title":"T","x":[null,{}]}"#;
         let Ok(Effects::Some(effects)) = whole(BodyKind::PullRequest, made) else {
             panic!()
         };
         let objects: Vec<_> = effects.iter().map(|one| &*one.object).collect();
-        assert_eq!(objects, ["title: \"T\"", "head: \"o:b\"", "base: \"main\""]);
+        let first = ["title: \"T\"", "head: \"o:b\"", "base: \"main\""];
+        let rest = ["head_repo: \"r\"", "x[0]: null", "x[1]: {}"];
+        assert_eq!(objects, [first, rest].concat());
         let package =
             r#"{"name":"@s/p","versions":{"1.2.3":{"name":"@s/p"}},"_attachments":{"a":{}}}"#;
-        let Ok(Effects::Some(effects)) = whole(BodyKind::Publish, package) else {
+        let body = BodyBytes::Whole(package.as_bytes());
+        let read = read(BodyKind::Publish, &posted("/@s%2fp"), body);
+        let Ok(Effects::Some(effects)) = read else {
             panic!()
         };
         assert_eq!(effects[0].object, "@s/p 1.2.3");
@@ -307,11 +427,11 @@ mod tests {
         );
         assert_eq!(
             objects(r#"{"name":"p","dist-tags":{"latest":"6.6.6"}}"#),
-            [pair("p tag latest", "to 6.6.6")]
+            [pair("p tag latest to 6.6.6", "")]
         );
         assert_eq!(
             objects(r#"{"dist-tags":{"latest":"1"},"access":"public"}"#),
-            [pair("tag latest", "to 1"), pair("access \"public\"", "")]
+            [pair("tag latest to 1", ""), pair("access \"public\"", "")]
         );
         for nothing in [
             r#"{"_id":"p","readme":"x"}"#,
@@ -335,9 +455,41 @@ mod tests {
     }
 
     #[test]
+    fn a_package_has_the_name_of_its_path_and_a_version_that_of_its_key() {
+        let of = |path: &str, name: &str, inner: &str| {
+            let body = format!(r#"{{"name":"{name}","versions":{{"1.0.0":{inner}}}}}"#);
+            let body = BodyBytes::Whole(body.as_bytes());
+            read(BodyKind::Publish, &posted(path), body).map(drop)
+        };
+        let whole = r#"{"name":"@s/p","version":"1.0.0","_id":"@s/p@1.0.0"}"#;
+        for (path, name, inner, want) in [
+            ("/@s%2fp", "@s/p", whole, Ok(())),
+            ("/%40s%2Fp", "@s/p", whole, Ok(())),
+            ("/@s/p", "@s/p", whole, Ok(())),
+            ("/npm/@s%2fp", "@s/p", whole, Ok(())),
+            ("/p", "p", "{}", Ok(())),
+            ("/npm/p", "p", "{}", Ok(())),
+            ("/p", "@s/p", whole, Err(UnreadBody::Names)),
+            ("/@t/p", "@s/p", whole, Err(UnreadBody::Names)),
+            ("/p%2f", "p", "{}", Err(UnreadBody::Names)),
+            ("/p", "p", r#"{"name":"evil"}"#, Err(UnreadBody::Names)),
+            ("/p", "p", r#"{"version":"6.6.6"}"#, Err(UnreadBody::Names)),
+            (
+                "/p",
+                "p",
+                r#"{"version":"1.0.0","version":"6.6.6"}"#,
+                Err(UnreadBody::Json),
+            ),
+        ] {
+            assert_eq!(of(path, name, inner), want, "{path} {name} {inner}");
+        }
+    }
+
+    #[test]
     fn an_encoded_body_is_not_read() {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_ENCODING, "gzip".parse().unwrap());
+        let mut head = posted("/");
+        head.headers
+            .insert(CONTENT_ENCODING, "gzip".parse().unwrap());
         for kind in [
             BodyKind::Push,
             BodyKind::GraphQl,
@@ -345,13 +497,14 @@ mod tests {
             BodyKind::Publish,
         ] {
             assert_eq!(
-                read(kind, &headers, BodyBytes::Whole(b"")),
+                read(kind, &head, BodyBytes::Whole(b"")),
                 Err(UnreadBody::Encoded)
             );
         }
-        headers.insert(CONTENT_ENCODING, "identity".parse().unwrap());
+        head.headers
+            .insert(CONTENT_ENCODING, "identity".parse().unwrap());
         assert_eq!(
-            read(BodyKind::Push, &headers, BodyBytes::Whole(b"0000")),
+            read(BodyKind::Push, &head, BodyBytes::Whole(b"0000")),
             Ok(Effects::Nothing)
         );
     }

@@ -1,6 +1,6 @@
 //! The beginning of a `git push` ("gitprotocol-pack", "Reference Update Request and Packfile Transfer"): which references it changes.
 
-use crate::unread::{UnreadBody, cut};
+use crate::unread::{UnreadBody, pieces};
 use broker_protocol::gateway::{EffectKind, RequestEffect};
 use broker_protocol::limit;
 
@@ -46,13 +46,14 @@ fn add_options(rest: &mut &[u8], effects: &mut Vec<RequestEffect>) -> Result<boo
             PacketLine::More => return Ok(false),
             PacketLine::Flush => return Ok(true),
             PacketLine::Data(data) => {
-                let object = cut(format!("option {}", text(data)?));
-                let effect = RequestEffect {
-                    object,
-                    kind: EffectKind::Named,
-                    change: String::new(),
-                };
-                add(effects, effect)?;
+                for object in pieces(&format!("option {}", text(data)?)) {
+                    let effect = RequestEffect {
+                        object,
+                        kind: EffectKind::Named,
+                        change: String::new(),
+                    };
+                    add(effects, effect)?;
+                }
             }
         }
     }
@@ -213,6 +214,13 @@ mod tests {
         ];
         let effects = read(body.concat().as_bytes()).unwrap().unwrap();
         assert_eq!(effects[1].object, "option merge_request.create");
+        let of = |last: &str| {
+            let long = packet(&("x".repeat(800) + last));
+            let body = [&body[0], "0000", &long, "0000"].concat();
+            read(body.as_bytes()).unwrap()
+        };
+        assert_eq!(of("A"), of("A"), "the control");
+        assert_ne!(of("A"), of("B"));
         assert_eq!(read(body[..3].concat().as_bytes()), Ok(None));
     }
 

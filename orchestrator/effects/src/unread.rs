@@ -1,4 +1,4 @@
-//! A body that does not say what its request would change, and how much is shown of one that does.
+//! A body that does not say what its request would change, and the lines of one that does.
 
 use broker_protocol::limit;
 use thiserror::Error;
@@ -16,26 +16,72 @@ pub enum UnreadBody {
     Push,
     #[error("a signed push is not read")]
     Signed,
-    #[error("it names more than {} references", limit::EFFECTS)]
+    #[error(
+        "it is more than a question shows, which is {} lines of {} bytes",
+        limit::EFFECTS,
+        limit::DENIAL_TEXT
+    )]
     Many,
     #[error("its body is no JSON that all servers read alike")]
     Json,
     #[error("its body is a package's that names no version, no tag and no maintainer")]
     Package,
+    #[error(
+        "its body calls a package or a version otherwise than its path or that version's key does"
+    )]
+    Names,
     #[error("its body is no single document of GraphQL with variables alone")]
     GraphQl,
+    #[error(
+        "its address has a query, from which a server may take what it does in place of the body"
+    )]
+    Query,
     #[error("too much waits for answers already")]
     Crowded,
 }
 
-/// A text of the program's, cut at its limit.
-pub(super) fn cut(mut text: String) -> String {
+/// A text of the program's as lines of a question. None of it is left out: a yes for the session is for the same lines, and whoever says it
+/// has to see what differs.
+pub(super) fn pieces(text: &str) -> Vec<String> {
+    /// Stands on both sides of a break.
     const MARK: &str = "…";
-    if text.len() > limit::DENIAL_TEXT {
-        let ends = (0..=limit::DENIAL_TEXT - MARK.len()).rev();
-        let end = ends.into_iter().find(|at| text.is_char_boundary(*at));
-        text.truncate(end.unwrap_or(0));
-        text.push_str(MARK);
+    let (mut all, mut before, mut rest) = (Vec::new(), "", text);
+    while before.len() + rest.len() > limit::DENIAL_TEXT {
+        let most = limit::DENIAL_TEXT - before.len() - MARK.len();
+        let mut ends = (0..=most).rev();
+        let end = ends.find(|at| rest.is_char_boundary(*at)).unwrap_or(most);
+        let (piece, after) = rest.split_at(end);
+        all.push([before, piece, MARK].concat());
+        (before, rest) = (MARK, after);
     }
-    text
+    all.push([before, rest].concat());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_the_whole_text() {
+        for text in [
+            "",
+            "a",
+            &"x".repeat(limit::DENIAL_TEXT),
+            &"ä…".repeat(2_000),
+        ] {
+            let all = pieces(text);
+            assert!(all.iter().all(|one| one.len() <= limit::DENIAL_TEXT));
+            let last = all.len() - 1;
+            let bare = all.iter().enumerate().map(|(at, one)| {
+                let one = if at > 0 { &one["…".len()..] } else { one };
+                if at < last {
+                    &one[..one.len() - "…".len()]
+                } else {
+                    one
+                }
+            });
+            assert_eq!(bare.collect::<String>(), text);
+        }
+    }
 }

@@ -434,14 +434,11 @@ fn hook_ran(ran: &HookRan, sanitizer: Sanitizer) -> HookRan {
     }
 }
 
+/// A question as all front ends show it. In the words of a program, a character that nobody sees could be the difference.
 fn sanitized(challenge: &Challenge, sanitizer: Sanitizer) -> Challenge {
-    let (rule, why) = (
-        sanitizer.text(&challenge.rule),
-        sanitizer.text(&challenge.why),
-    );
     Challenge {
-        rule,
-        why,
+        rule: sanitizer.text(&challenge.rule),
+        why: sanitizer.question(&challenge.why),
         ..challenge.clone()
     }
 }
@@ -456,5 +453,31 @@ fn size(value: &Value) -> usize {
             .iter()
             .map(|(name, value)| name.len() + size(value) + 4)
             .sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker_protocol::{Channel, Coverage, Digest, Nonce, Risk, Wants};
+    use orchestrator_text::redact::Redactor;
+
+    #[test]
+    fn all_front_ends_get_a_question_with_its_unseen_characters() {
+        let redactor: &Redactor = Box::leak(Box::new(Redactor::new(vec![]).unwrap()));
+        let challenge = Challenge {
+            digest: Digest([1; 32]),
+            nonce: Nonce([2; 16]),
+            rule: "p:1".into(),
+            why: "refs/heads/ma\u{200b}in".into(),
+            risk: Risk::High,
+            expires_s: 1,
+            channel: Channel::Relay,
+            covers: Coverage::Request,
+            programs: Vec::new(),
+            wants: Wants::default(),
+        };
+        let shown = sanitized(&challenge, Sanitizer::new(redactor));
+        assert_eq!(shown.why, "refs/heads/ma\\u{200b}in");
     }
 }

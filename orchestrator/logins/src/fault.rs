@@ -20,6 +20,8 @@ pub enum LoginFault {
         "its body is not one that all servers read alike: a name stands twice, or it is malformed"
     )]
     Unread,
+    #[error("a token or a credential's value stands in a member of it that programs see")]
+    Seen,
     #[error("`{0}` is no text, or none that a request can hold")]
     Token(&'static str),
     #[error("it asks for a grant of the type `{0}`, which would give it another credential")]

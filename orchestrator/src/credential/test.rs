@@ -373,9 +373,15 @@ fn read(text: &str, refused: Option<ReportedRefusal>) -> HostOutcome {
         (_, None) => FailedStep::Client(format!("it printed nothing that can be read: {first}")),
         (_, Some((0, status))) if rest.starts_with(OURS) => {
             let why = rest[OURS.len()..].to_owned();
-            match status {
-                502 => FailedStep::Source(why),
-                _ => FailedStep::Gateway(why),
+            let verdict = refused.map(|(verdict, _)| verdict);
+            match (status, verdict) {
+                (502, Some(ConnectionVerdict::NoValue)) => FailedStep::Source(why),
+                (502, Some(ConnectionVerdict::RequestRefused)) => {
+                    FailedStep::Answer { status: None, why }
+                }
+                // The gateway has no answer of the host's.
+                (502, _) => FailedStep::Connection(why),
+                (_, _) => FailedStep::Gateway(why),
             }
         }
         (_, Some((0, status @ (401 | 403 | 407)))) => FailedStep::Host(status),
@@ -446,7 +452,7 @@ mod tests {
             ("", "client"),
             ("0 200 1\n", "client"),
             ("300 200\n", "client"),
-            ("0 502\nlazaret: credential `x` has no value", "source"),
+            ("0 502\nlazaret: no TLS connection to x", "connection"),
             ("0 403\nlazaret: POST /x makes", "request"),
             ("0 401\nBad credentials", "host"),
             ("0 403\n", "host"),
@@ -455,6 +461,14 @@ mod tests {
         ] {
             assert_eq!(failed(text), step, "{text:?}");
         }
+        let ours = |verdict| match read("0 502\nlazaret: why", verdict) {
+            HostOutcome::Failed(step) => step.name(),
+            HostOutcome::Answered(_) | HostOutcome::Untried | HostOutcome::NoLogin => "none",
+        };
+        assert_eq!(ours(by(ConnectionVerdict::NoValue)), "source");
+        assert_eq!(ours(by(ConnectionVerdict::RequestRefused)), "answer");
+        assert_eq!(ours(by(ConnectionVerdict::TlsRefused)), "connection");
+        assert_eq!(ours(None), "connection");
         let cut = read("56 000\n", by(ConnectionVerdict::RequestRefused));
         assert!(matches!(
             cut,

@@ -192,7 +192,7 @@ impl Screen {
             escape::fitted(&confirm.tool_name, TOOL_NAME),
             confirm.asked.risk,
             escape::one_line(&confirm.asked.rule),
-            escape::one_line(&confirm.asked.why),
+            escape::row(&confirm.asked.why),
         );
         self.err.write_all(head.as_bytes()).await?;
         self.more().await

@@ -101,6 +101,13 @@ impl Sanitizer {
         }
     }
 
+    /// A text of a question to a person, on one line: only secrets are missing, and [`escape::line`] shows what hides or imitates. Front
+    /// ends do not escape it again.
+    pub fn question(self, text: &str) -> String {
+        let shown = escape::line(&self.0.text(text));
+        self.0.text(&shown).into_owned()
+    }
+
     /// An input in a form to show to a person: only secrets are missing, and unsafe characters are shown by number. A typed text
     /// that looks like a redaction mark is escaped.
     pub fn input(self, value: &Value) -> Value {
@@ -408,6 +415,23 @@ mod tests {
             .map(|_| chance.of(b"secret\x00\x1b\xff\r\n\xc3\xa9"))
             .collect();
         assert!(kept(&bytes, KEPT_MAX) == bytes);
+    }
+
+    #[test]
+    fn a_question_hides_no_character_that_makes_a_difference() {
+        let sanitizer = sanitizer();
+        for (text, shown) in [
+            ("refs/heads/main", "refs/heads/main"),
+            ("refs/heads/ma\u{200b}in", "refs/heads/ma\\u{200b}in"),
+            ("a\u{202e}b\u{e0041}\u{1b}", "a\\u{202e}b\\u{e0041}\\u{1b}"),
+            ("a\nb", "a\\nb"),
+            ("a\\u{200b}", "a\\\\u{200b}"),
+        ] {
+            assert_eq!(sanitizer.question(text), shown, "{text:?}");
+        }
+        assert_eq!(sanitizer.text("ma\u{200b}in"), "main", "the control");
+        let secret = "its program sends secret-a";
+        assert!(!sanitizer.question(secret).contains("secret-a"));
     }
 
     #[test]

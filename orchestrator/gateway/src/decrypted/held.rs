@@ -82,7 +82,7 @@ async fn read(
     };
     let mut beginning = BodyBeginning::default();
     loop {
-        let read = effects::read(kind, &head.headers, beginning.read())?;
+        let read = effects::read(kind, head, beginning.read())?;
         let effects = match read {
             Effects::More => {
                 // What comes at once may pass the limit: it is no more than the connection holds anyway.

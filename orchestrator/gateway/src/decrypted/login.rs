@@ -160,7 +160,7 @@ impl Exchange {
         let needles = self.host.needles();
         // In a member that passes, a token would be shown after all.
         if needles.are_in(&body) {
-            return Err(refused(LoginFault::Unread));
+            return Err(refused(LoginFault::Seen));
         }
         if !tokens.is_empty() {
             let verdict = CredentialVerdict::Captured;

@@ -217,6 +217,7 @@ impl RequestRefusal {
                 | LoginFault::Encoded
                 | LoginFault::Type
                 | LoginFault::Unread
+                | LoginFault::Seen
                 | LoginFault::Token(_)
                 | LoginFault::NoKey
                 | LoginFault::Random => "invalid_request",

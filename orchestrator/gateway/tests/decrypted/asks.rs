@@ -128,3 +128,25 @@ fn a_body_that_does_not_say_in_time_what_it_changes_is_refused() {
         assert_eq!(world.seen.borrow().len(), 1, "the control");
     });
 }
+
+#[test]
+fn a_query_of_graphql_with_another_in_its_address_is_refused() {
+    local(async {
+        let world = World::new(asking(&["/**"])).await;
+        let mut http2 = world.http2().await;
+        let mut post = |path: &str| {
+            let request = Request::post(format!("https://a.example{path}"));
+            let body = full(&b"{\"query\":\"{ a }\"}"[..]);
+            let sent = http2.send_request(request.body(body).unwrap());
+            async move { sent.await.unwrap().status() }
+        };
+        for query in ["query=mutation%7Ba%7D", "%71uery[]=a", "operationName=B"] {
+            assert_eq!(post(&format!("/graphql?{query}")).await, 403, "{query}");
+        }
+        assert_eq!(post("/graphql").await, 200);
+        assert_eq!(world.seen.borrow().len(), 1, "the control");
+        let told = world.told.borrow();
+        let mut told = told.iter();
+        assert!(!told.any(|frame| matches!(frame, FromGateway::Asked(_))));
+    });
+}

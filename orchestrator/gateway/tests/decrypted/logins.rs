@@ -251,6 +251,23 @@ fn an_answer_that_may_show_a_token_does_not_pass() {
 }
 
 #[test]
+fn an_answer_that_is_refused_says_what_is_wrong_with_it() {
+    local(async {
+        for (scope, want) in [
+            (ACCESS, "in a member of it that programs see"),
+            ("a\", \"scope\": \"b", "a name stands twice"),
+        ] {
+            let body = format!("{{\"access_token\": \"{ACCESS}\", \"scope\": \"{scope}\"}}");
+            let (setup, _) = authority(move || text(body.clone()));
+            let world = World::new(setup).await;
+            let answer = post(&world, "/oauth/token", FORM, CODE).await;
+            assert!(answer.contains(want), "{answer}");
+            assert!(!answer.contains(ACCESS), "{answer}");
+        }
+    });
+}
+
+#[test]
 fn headers_and_members_that_nobody_knows_do_not_pass() {
     local(async {
         let (setup, _) = authority(|| {
