@@ -30,7 +30,7 @@ const CLOSING: &[u8] = b"\"}])>;,";
 #[derive(Default)]
 pub(super) struct Needles {
     forms: Vec<Finder<'static>>,
-    /// The same in hex, in lower case.
+    /// Each value in hex, in lower case.
     hex: Vec<Finder<'static>>,
     /// The length of the shortest of these.
     least_hex: usize,
@@ -199,7 +199,7 @@ fn forms_of(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
 struct Escapes {
     /// The byte with which each begins.
     mark: u8,
-    /// What stands at the beginning of bytes, and for which byte.
+    /// Reads the escape at the beginning of bytes: its length, and the byte that it stands for.
     read: fn(&[u8]) -> Option<(usize, u8)>,
 }
 
@@ -270,7 +270,7 @@ impl StreamSearch {
     pub(super) fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, ValueFound> {
         if needles.forms.is_empty() && self.held == 0 {
             // The rest of a value may come when it is known.
-            self.keep(&next);
+            self.retain(&next);
             return Ok(next);
         }
         let before = self.tail.len();
@@ -280,7 +280,7 @@ impl StreamSearch {
         }
         self.tail.truncate(before);
         let held = self.release();
-        self.keep(&next);
+        self.retain(&next);
         let mut passed = match held.is_empty() {
             true => next,
             false => [held, next].concat().into(),
@@ -291,7 +291,7 @@ impl StreamSearch {
     }
 
     /// Keeps the end of the stream.
-    fn keep(&mut self, next: &[u8]) {
+    fn retain(&mut self, next: &[u8]) {
         let kept = next.len().min(HELD);
         self.tail.extend_from_slice(&next[next.len() - kept..]);
         self.tail.drain(..self.tail.len().saturating_sub(HELD));

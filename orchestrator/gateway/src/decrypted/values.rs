@@ -50,7 +50,7 @@ pub(super) struct Value {
 }
 
 impl Value {
-    /// What answers may not contain.
+    /// Each part of it that answers may not contain.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &Zeroizing<Vec<u8>>> {
         let token = self.key.as_ref().and_then(|key| key.token.as_ref());
         [&self.bytes].into_iter().chain(token)

@@ -161,7 +161,7 @@ fn headers_and_trailers_get_the_placeholder() {
     });
 }
 
-/// What an answer with this header is to a request with the credential, and to one without it.
+/// Answers with this header, to a request with the credential and to one without it.
 async fn answers_with(name: &'static str, value: &'static str) -> [String; 2] {
     let world = World::new(Setup {
         handler: handler(move |_| async move {

@@ -233,7 +233,7 @@ fn repeating() -> Setup {
     }
 }
 
-/// What a request without the credential hears, by both protocols of the host.
+/// A request without the credential, by both protocols of the host.
 #[test]
 fn an_answer_is_searched_before_a_request_has_needed_the_value() {
     local(async {
