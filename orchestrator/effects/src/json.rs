@@ -168,7 +168,7 @@ fn member(name: &str) -> String {
     }
 }
 
-/// Whether the number here is the one of the text: a large one is read as the nearest that fits.
+/// A large number is read as the nearest that fits, which may be another than the text has.
 fn is_exact(number: &Number) -> bool {
     const WHOLE: f64 = (1u64 << 53) as f64;
     let is_small = |float: f64| float.abs() < WHOLE;
@@ -253,7 +253,7 @@ struct PublishedPackage {
     /// As it calls itself, and as its versions call it.
     names: BTreeSet<String>,
     versions: BTreeSet<String>,
-    /// Whether a version calls itself otherwise than its key.
+    /// A version calls itself otherwise than its key.
     is_contradictory: bool,
     tags: Value,
     maintainers: Value,
@@ -335,7 +335,7 @@ impl<'de> Visitor<'de> for PublishedVersions<'_> {
     }
 }
 
-/// What a version calls itself.
+/// The names by which a version calls itself.
 #[derive(Deserialize)]
 struct VersionHead {
     name: Option<String>,

@@ -129,7 +129,7 @@ fn pull_request(object: &Map<String, Value>) -> Result<Effects, UnreadBody> {
         let one = Map::from_iter([(name.clone(), value.clone())]);
         json::leaves("", &Value::Object(one), &mut texts)?;
     }
-    shown(texts)
+    named_lines(texts)
 }
 
 /// A document of queries alone changes nothing. Of others the names of what they call are shown, the whole, and what is put into them.
@@ -164,11 +164,11 @@ fn graphql(bytes: &[u8]) -> Result<Effects, UnreadBody> {
         }
         Some(_) => return Err(UnreadBody::GraphQl),
     }
-    shown(texts)
+    named_lines(texts)
 }
 
 /// Texts that are named, each whole, and not changed from one thing into another.
-fn shown(texts: Vec<String>) -> Result<Effects, UnreadBody> {
+fn named_lines(texts: Vec<String>) -> Result<Effects, UnreadBody> {
     let lines = texts.iter().flat_map(|text| unread::pieces(text));
     let effects = lines.map(|object| RequestEffect {
         object,
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    /// What a question about a mutation with these variables would compare.
+    /// The lines of a question about a mutation with these variables.
     fn mutation(query: &str, variables: Value) -> Result<Effects, UnreadBody> {
         let body = serde_json::json!({ "query": query, "variables": variables });
         whole(BodyKind::GraphQl, &body.to_string())
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_question_does_not_show_whole_is_refused() {
+    fn a_question_shows_all_or_the_request_is_refused() {
         let with = |length: usize| mutation("mutation { a }", json!({ "a": "x".repeat(length) }));
         let most = limit::DENIAL_TEXT * (limit::EFFECTS - 2);
         assert!(

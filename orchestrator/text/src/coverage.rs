@@ -25,7 +25,7 @@ pub fn for_session(challenge: &Challenge, tool: &str) -> Option<String> {
         Coverage::Call => Some("this very call again".into()),
         Coverage::Wants => Some("what it wants, for every call".into()),
         Coverage::Request => {
-            Some("requests that change the same; of a push, with any commits".into())
+            Some("requests that change the same (of a push, whichever commits)".into())
         }
         Coverage::RequestOnce | Coverage::Once => None,
     }

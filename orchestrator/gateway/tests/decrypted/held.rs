@@ -279,7 +279,7 @@ fn bodies_read_for_questions_are_bounded_alone_and_together() {
             }
         }
         let package =
-            r#"{"name":"own","versions":{"1.2.3":{}},"_attachments":{"own-1.2.3.tgz":{}}}"#;
+            r#"{"name":"package4","versions":{"1.2.3":{}},"_attachments":{"own-1.2.3.tgz":{}}}"#;
         let long = format!("{}{package}", " ".repeat(10 << 20));
         let sent = put(4, full(long));
         let asked = question(&world, 0).await;
