@@ -2,7 +2,10 @@
 //! in the header of requests to its server, a refresh token in the form for the address that has given it. What a token endpoint answers
 //! is read here, and its tokens are encrypted before it passes.
 
-use crate::{CapturedAnswer, LoginFault, RealToken, TokenKey, TokenRole, capture_by, read_request};
+use crate::answer::{CapturedAnswer, capture_by};
+use crate::fault::LoginFault;
+use crate::request::read_request;
+use crate::seal::{RealToken, TokenKey, TokenRole};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::Digest;
