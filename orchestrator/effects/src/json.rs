@@ -250,7 +250,7 @@ const PACKAGE_KEYS: [&str; 6] = [
 /// The package that a body describes, without its files.
 #[derive(Default)]
 struct PublishedPackage {
-    /// As it calls itself, and as its versions call it.
+    /// The names that it and its versions have for it.
     names: BTreeSet<String>,
     versions: BTreeSet<String>,
     /// A version calls itself otherwise than its key.
