@@ -9,7 +9,7 @@ use crate::user::User;
 use broker_protocol::gateway::{FromGateway, GatewaySpec, ToGateway};
 use executor_credentials::{ClientCompany, Credentials, Delivery, Owner};
 use executor_layers::descriptors;
-use executor_peers::Connection;
+use executor_peers::connection::{Connection, unless_ended};
 use executor_peers::gateway::send_value;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -43,7 +43,7 @@ pub(crate) fn serve(socket: OwnedFd, user: &User, written: &[PathBuf]) -> io::Re
         ..GatewaySpec::default()
     });
     gateway.send(&serve).map_err(io::Error::other)?;
-    while answer_once(&mut gateway, &mut held)? {}
+    while answer_once(&mut gateway, &mut held).or_else(unless_ended)? {}
     Ok(())
 }
 

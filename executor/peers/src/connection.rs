@@ -179,3 +179,39 @@ impl Connection {
         }
     }
 }
+
+/// `false` where a peer that has ended early is no fault; other errors stay.
+///
+/// # Errors
+/// Those of another kind.
+pub fn unless_ended(error: io::Error) -> io::Result<bool> {
+    let ends = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
+    if ends.contains(&error.kind()) {
+        Ok(false)
+    } else {
+        Err(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_peer_that_has_ended_before_it_has_read_is_no_fault() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut connection = Connection::new(ours.into()).unwrap();
+        connection.send(&1_u8).unwrap();
+        connection.flush().unwrap();
+        drop(theirs);
+        let reset = connection.read().unwrap_err();
+        assert!(!unless_ended(reset).unwrap());
+        connection.send(&1_u8).unwrap();
+        assert!(!unless_ended(connection.flush().unwrap_err()).unwrap());
+        let mut null = std::fs::File::open("/").unwrap();
+        let other = null.read(&mut [0]).unwrap_err();
+        assert!(unless_ended(other).is_err());
+    }
+}
