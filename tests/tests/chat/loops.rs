@@ -10,6 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::process::Command;
+use std::time::Duration;
 
 fn world() -> World {
     World::new(Place::any())
@@ -195,17 +196,20 @@ fn a_lost_executor_is_replaced_and_the_run_goes_on(place: Place) {
 }
 
 /// Answers a question until `text` follows. It takes an answer when it has stood for 0.4 s, and says of an earlier one that it came too
-/// soon: only then is it answered again, since a second answer would be one to the next question.
+/// soon: only then is it answered again, later, since a second answer would be one to the next question.
 fn answer(terminal: &mut Terminal, keys: &str, text: &str) {
+    let mut pause = Duration::from_millis(500);
     loop {
+        let is_answered = |terminal: &mut Terminal| terminal.screen().contains(text);
         let early = |terminal: &mut Terminal| terminal.screen().matches("came too soon").count();
+        until(pause, || is_answered(terminal));
         let before = early(terminal);
         terminal.send(keys);
-        let is_answered = |terminal: &mut Terminal| terminal.screen().contains(text);
         until(LIMIT, || is_answered(terminal) || early(terminal) > before);
         if early(terminal) == before {
             return terminal.expect(text, LIMIT);
         }
+        pause *= 2;
     }
 }
 
