@@ -415,9 +415,12 @@ fn another_session_is_never_served_from_what_stands_ready(place: Place) {
     let limited = run(&mut limited, LIMIT);
     assert!(!is_warm(&limited), "{}", limited.errors());
     assert_eq!(limited.success().trim(), "0077");
-    warm.wait(4);
-    // The control: what stands ready lets a command write.
-    assert!(is_warm(&script(&world, "echo x > written")));
+    // The control: what stands ready lets a command write. On a busy machine a client may not be heard in time, and starts cold.
+    let is_served = |_| {
+        warm.wait(4);
+        is_warm(&script(&world, "echo x > written"))
+    };
+    assert!((0..4).any(is_served));
     warm.wait(4);
     world.set_policy("version = 1\ndefault_profile = 'mine'\n[profile.mine]\nproject = 'read'\n");
     let policy = script(&world, "echo y > written && echo GOT");
