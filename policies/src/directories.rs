@@ -103,6 +103,11 @@ pub fn data(home: &Path, variable: VariableLookup) -> PathBuf {
         .join(OWN)
 }
 
+/// The directory of data by the variable, and the one without it: sessions in another environment have written there.
+pub fn all_data(home: &Path, variable: VariableLookup) -> [PathBuf; 2] {
+    [data(home, variable), data(home, &|_| None)]
+}
+
 /// Every directory that is a home of the user's: that of the account, and `HOME` where it is another.
 pub fn homes(home: &Path, variable: VariableLookup) -> Vec<PathBuf> {
     let mut homes = vec![home.to_owned()];

@@ -64,11 +64,11 @@ pub enum SourceError {
 /// The user whose credentials they are, and where commands of the session can write.
 #[derive(Clone, Debug)]
 pub struct Owner<'o> {
-    pub home: &'o Path,
+    pub(crate) home: &'o Path,
     /// The environment of the broker.
-    pub variables: &'o Variables,
+    pub(crate) variables: &'o Variables,
     /// Directories without links, in which nothing is believed.
-    pub writable: Vec<PathBuf>,
+    pub(crate) writable: Vec<PathBuf>,
 }
 
 impl<'o> Owner<'o> {
@@ -76,10 +76,7 @@ impl<'o> Owner<'o> {
     /// projects' central roots.
     pub fn new(home: &'o Path, variables: &'o Variables, mut writable: Vec<PathBuf>) -> Self {
         let named = |name: &str| variables.get(OsStr::new(name)).cloned();
-        let central = [
-            directories::data(home, &named),
-            directories::data(home, &|_| None),
-        ];
+        let central = directories::all_data(home, &named);
         writable.extend(central.iter().filter_map(|path| path.canonicalize().ok()));
         Self {
             home,

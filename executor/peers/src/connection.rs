@@ -183,7 +183,7 @@ impl Connection {
 /// `false` where a peer that has ended early is no fault; other errors stay.
 ///
 /// # Errors
-/// Those of another kind.
+/// The error is of another kind.
 pub fn unless_ended(error: io::Error) -> io::Result<bool> {
     let ends = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
     if ends.contains(&error.kind()) {

@@ -47,6 +47,7 @@ pub(crate) mod limits;
 pub(crate) use authority::AuthorityError;
 pub use carry::CarryError;
 pub use limits::Times;
+pub(crate) use login::whole;
 pub(crate) use reports::UseReports;
 pub use upstream::CertificateRoots;
 pub(crate) use upstream::{HostTls, Protocol};

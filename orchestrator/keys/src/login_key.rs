@@ -12,7 +12,7 @@ const KEY_BYTES: usize = 32;
 /// Makes the file, unless there is one.
 ///
 /// # Errors
-/// Those of the file system.
+/// The file cannot be made.
 #[expect(
     clippy::disallowed_methods,
     reason = "a file of our own state, in neither root"

@@ -93,7 +93,7 @@ impl Origins {
             .filter_map(|root| fs::canonicalize(root).ok());
         let home = account_home().unwrap_or_else(home);
         let home = fs::canonicalize(&home).unwrap_or(home);
-        let data = [directories::data(&home, &|_| None), state_directory::data()];
+        let data = directories::all_data(&home, &variable);
         let data = data.iter().filter_map(|data| fs::canonicalize(data).ok());
         Self::new(roots.collect(), home, &data.collect::<Vec<_>>())
     }

@@ -129,10 +129,6 @@ impl RemoteSearch {
         if bytes.len() > TEXT_MAX {
             return None;
         }
-        // No value, line or form of one has so few bytes. Many texts of a call do, and each question takes a change of process.
-        if bytes.len() < VALUE_MIN && !self.is_gone() {
-            return Some(Vec::new());
-        }
         let found = self.with(|state| state.find(bytes, patterns))?;
         let mut at = 0;
         let is_after = |found: &FoundSecret| {
@@ -154,7 +150,9 @@ impl RemoteState {
             Patterns::Whole => 0,
             Patterns::Lines => 1,
         };
-        if self.socket.is_some() && self.clean[kind].contains(bytes) {
+        // Each question takes a change of process. No value, line or form of one has fewer bytes than that.
+        let is_clean = bytes.len() < VALUE_MIN || self.clean[kind].contains(bytes);
+        if is_clean && self.socket.is_some() {
             return Some(Vec::new());
         }
         let found: Vec<FoundSecret> = self.ask(SearchQuestion::Find(patterns), bytes)?;

@@ -2,8 +2,8 @@
 
 use super::admit::{AllowedHosts, ClientNetwork};
 use super::permit::{Permitted, permit};
-use crate::decrypted::Protocol;
-use http_body_util::{BodyExt, Either, Full, Limited};
+use crate::decrypted::{Protocol, whole};
+use http_body_util::{Either, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -13,7 +13,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::TokioIo;
 use orchestrator_framing::HEAD;
 use orchestrator_http::ask::{By, FAULT, HostOrigin, LOCATE, LoginHosts, NetworkFault};
-use orchestrator_logins::{LOGIN_BODY, LoginFault, TokenRequest, asks_for_tokens, passed_headers};
+use orchestrator_logins::{LoginFault, TokenRequest, asks_for_tokens, passed_headers};
 use orchestrator_reach::guard::Resolve;
 use orchestrator_reach::target::Target;
 use rustls::pki_types::ServerName;
@@ -28,7 +28,6 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Position;
-use zeroize::Zeroizing;
 
 /// How long a request for tokens may take to arrive, and its answer.
 const TOKENS: Duration = Duration::from_secs(30);
@@ -154,7 +153,7 @@ impl<R: Resolve + 'static> ClientExchange<R> {
                 AllowedHosts::All => true,
             },
         };
-        let body = whole(body).await.map_err(refused)?;
+        let body = whole(body, TOKENS).await.map_err(refused)?;
         let secret = |text: &str| keys.client_secret(server, text);
         let sent = asked.open((&keys.logins, &secret), &mut head.headers, &body);
         let sent = match sent {
@@ -166,7 +165,7 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         let body = Full::new(Bytes::copy_from_slice(&sent.body));
         let request = Request::from_parts(head, Either::Right(body));
         let (head, body) = self.send(request).await?.into_parts();
-        let body = whole(body).await.map_err(refused)?;
+        let body = whole(body, TOKENS).await.map_err(refused)?;
         if head.status.is_redirection() {
             return Err(refused(LoginFault::Type));
         }
@@ -240,19 +239,6 @@ fn no_grant() -> Response<PassedOrOwn> {
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
-}
-
-/// A body as a whole, within the limits of size and time.
-async fn whole(body: Incoming) -> Result<Zeroizing<Vec<u8>>, LoginFault> {
-    let read = timeout(TOKENS, Limited::new(body, LOGIN_BODY).collect()).await;
-    let read = read.map_err(|_| LoginFault::Unread)?;
-    let read = read.map_err(
-        |error| match error.is::<http_body_util::LengthLimitError>() {
-            true => LoginFault::Long,
-            false => LoginFault::Unread,
-        },
-    )?;
-    Ok(Zeroizing::new(read.to_bytes().to_vec()))
 }
 
 /// Leaves of a request's target its path and query. A host would prefer another host in it to the one that was checked.

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 /// Answers lines with a token each, or nothing where there is none, until the other end is closed.
 ///
 /// # Errors
-/// Those of the socket; a line that is too long.
+/// The socket fails.
 pub(super) async fn answer<R>(line: UnixStream, net: Rc<ClientNetwork<R>>) -> io::Result<()> {
     line.set_nonblocking(true)?;
     let mut line = BufReader::new(tokio::net::UnixStream::from_std(line)?);

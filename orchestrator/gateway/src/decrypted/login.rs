@@ -19,6 +19,7 @@ use orchestrator_logins::{
     read_request,
 };
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
@@ -46,7 +47,9 @@ impl Exchange {
         let secret = self.value(credential, &head.method).await?;
         let key = TokenKey::new(&secret.bytes, &spec.placeholder);
         let key = key.ok_or_else(|| refused(LoginFault::Sealed))?;
-        let body = self.whole(body).await.map_err(refused)?;
+        let body = whole(body, self.session.times.begin)
+            .await
+            .map_err(refused)?;
         let request = read_request(&head.headers, &body, (&key, &spec.placeholder));
         let request = request.map_err(refused)?;
         for token in &request.tokens {
@@ -115,24 +118,6 @@ impl Exchange {
         }
     }
 
-    /// A body as a whole, within the limits of size and time.
-    async fn whole<B>(&self, body: B) -> Result<Zeroizing<Vec<u8>>, LoginFault>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: std::error::Error + Send + Sync + 'static,
-    {
-        let read = Limited::new(body, LOGIN_BODY).collect();
-        let read = timeout(self.session.times.begin, read).await;
-        let read = read.map_err(|_| LoginFault::Unread)?;
-        let read = read.map_err(
-            |error| match error.is::<http_body_util::LengthLimitError>() {
-                true => LoginFault::Long,
-                false => LoginFault::Unread,
-            },
-        )?;
-        Ok(Zeroizing::new(read.to_bytes().to_vec()))
-    }
-
     /// The answer of a token endpoint as the program gets it.
     async fn captured(
         &self,
@@ -149,7 +134,9 @@ impl Exchange {
         if head::is_encoded(&head.headers) {
             return Err(refused(LoginFault::Encoded));
         }
-        let body = self.whole(body).await.map_err(refused)?;
+        let body = whole(body, self.session.times.begin)
+            .await
+            .map_err(refused)?;
         if status.is_informational() || status.is_redirection() {
             return Err(refused(LoginFault::Type));
         }
@@ -173,4 +160,24 @@ impl Exchange {
         *answer.headers_mut() = headers;
         Ok(answer)
     }
+}
+
+/// The body of a login's request or answer as a whole, within `time` and the limit of size.
+///
+/// # Errors
+/// It is too long, or does not arrive.
+pub(crate) async fn whole<B>(body: B, time: Duration) -> Result<Zeroizing<Vec<u8>>, LoginFault>
+where
+    B: Body<Data = Bytes>,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    let read = timeout(time, Limited::new(body, LOGIN_BODY).collect()).await;
+    let read = read.map_err(|_| LoginFault::Unread)?;
+    let read = read.map_err(
+        |error| match error.is::<http_body_util::LengthLimitError>() {
+            true => LoginFault::Long,
+            false => LoginFault::Unread,
+        },
+    )?;
+    Ok(Zeroizing::new(read.to_bytes().to_vec()))
 }
