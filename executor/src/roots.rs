@@ -2,6 +2,7 @@
 
 use crate::user::User;
 use broker_protocol::{Channel, Open, Zone};
+use executor_credentials::kept_at;
 use executor_layers::mounts;
 use executor_project::linked_repository::{self, RepositoryLink};
 use executor_spec::linked_repository::NotLinked;
@@ -367,6 +368,11 @@ pub(crate) fn closed_to_leases(
         || own_directories(spec).any(|own| own.starts_with(path))
     {
         return Some("commands have private directories there".to_owned());
+    }
+    if let Some(name) = kept_at(path, &spec.policy, &user.variables) {
+        return Some(format!(
+            "commands would read the value of the credential `{name}` in it"
+        ));
     }
     match access {
         Access::Read => closed_to_roots(path, user),

@@ -3,6 +3,7 @@
 
 use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Command;
 
 const VALUE: &str = "the-real-value-of-the-token";
@@ -210,6 +211,43 @@ fn a_project_neither_defines_nor_redirects_a_credential(place: Place) {
         let seen = session.bash("echo \"${ONE_TOKEN-unset}\"");
         assert_eq!(seen.success().trim(), "unset", "{from}");
     }
+}
+
+place_test!(the_file_of_a_credential_is_lent_to_no_command);
+fn the_file_of_a_credential_is_lent_to_no_command(place: Place) {
+    let world = World::new(place);
+    let directory = world.home.join("tokens");
+    let file = directory.join("token");
+    std::fs::create_dir(&directory).unwrap();
+    let world = world_at(world, &format!("{{ file = '{}' }}", file.display()));
+    world.write(&file, VALUE);
+    let read = |profile: &str, lent: &[&Path]| {
+        let mut command = dressed(&world, world.lazaret("run"));
+        command.args(["-v", "--profile", profile]);
+        for path in lent {
+            command.arg("--read").arg(path);
+        }
+        run(command.args(["--", "cat"]).arg(&file), LIMIT)
+    };
+    for path in [directory.as_path(), &file] {
+        // Without the credential it is a file like any other.
+        assert_eq!(read("none", &[path]).success().trim(), VALUE);
+        let refused = read("net", &[path]);
+        assert!(!refused.text().contains(VALUE));
+        let said = refused.errors();
+        assert!(said.contains("value of the credential `one`"), "{said}");
+    }
+    // A grant opens it to every command: then there is no credential that they would not see.
+    let grant = format!(
+        "[profile.shown]\nextends = 'net'\ngrants = [{{ path = '{}' }}]\n",
+        directory.display()
+    );
+    let from = format!("{{ file = '{}' }}", file.display());
+    world.set_policy(policy(&from) + &grant);
+    let shown = read("shown", &[]);
+    let said = shown.errors();
+    assert!(said.contains("leads to where commands can read"), "{said}");
+    assert_eq!(shown.text().trim(), VALUE);
 }
 
 /// `lazaret credential WORDS` of the user.

@@ -214,11 +214,11 @@ pub(crate) fn int80() -> io::Result<()> {
 
 /// Other architectures have no second set of numbers.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn x32() -> io::Result<()> {
+pub(crate) fn x32() -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub fn int80() -> io::Result<()> {
+pub(crate) fn int80() -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }

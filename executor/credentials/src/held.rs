@@ -65,8 +65,8 @@ impl Credentials {
             }
             let is_login = matches!(credential.attach, Attach::Login(_));
             let source = match is_login {
-                true => UserSource::of_logins(&credential.from, owner),
-                false => UserSource::of(&credential.from, owner),
+                true => UserSource::of_logins(&credential.from, policy, owner),
+                false => UserSource::of_policy(&credential.from, policy, owner),
             };
             match source {
                 Ok(source) => resolved.add(credential, source)?,

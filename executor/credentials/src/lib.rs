@@ -17,5 +17,5 @@ pub use certificates::Certificates;
 pub use company::CompanyError;
 pub use held::{Credentials, Delivery};
 pub use session::{ClientCompany, FindError, NewCredentials, SessionCredentials, WrittenPaths};
-pub use source::Owner;
+pub use source::{Owner, kept_at};
 pub use ssh::{AgentError, UserSsh};

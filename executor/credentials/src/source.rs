@@ -9,7 +9,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{AccessFlags, access, write};
-use policies::{CredentialSource, directories};
+use policies::{CredentialSource, EffectivePolicy, directories};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io::{self, Read};
@@ -39,6 +39,8 @@ pub enum SourceError {
     Readable(String),
     #[error("{0} leads to where commands can write")]
     Writable(String),
+    #[error("{0} leads to where commands can read")]
+    Granted(String),
     #[error("{0} is empty")]
     Empty(String),
     #[error("{0} has more than {kib} KiB", kib = limit::CREDENTIAL >> 10)]
@@ -133,16 +135,46 @@ pub(crate) struct CommandSource {
     writable: Vec<PathBuf>,
 }
 
+/// The file that a value comes from, if it comes from one and that can be named.
+fn file_of(from: &CredentialSource, variables: &Variables) -> Option<PathBuf> {
+    match from {
+        CredentialSource::File(path) => Some(path.clone()),
+        CredentialSource::Systemd(name) => {
+            let directory = variables.get(OsStr::new("CREDENTIALS_DIRECTORY"));
+            let directory = directory.map(Path::new).filter(|path| path.is_absolute());
+            directory.map(|directory| directory.join(name))
+        }
+        CredentialSource::Command(_) | CredentialSource::Session => None,
+    }
+}
+
+/// The name of what the gateway of a session with this policy takes from a file at or below `path`: commands that read there would
+/// have the value.
+pub fn kept_at<'p>(
+    path: &Path,
+    policy: &'p EffectivePolicy,
+    variables: &Variables,
+) -> Option<&'p str> {
+    let proxy = policy.gateway.proxy.iter();
+    let login = proxy.filter_map(|proxy| Some(("proxy login", proxy.login.as_ref()?)));
+    let own = policy.credentials.iter();
+    let mut sources = own.map(|own| (own.name.as_str(), &own.from)).chain(login);
+    let is_there = |from| file_of(from, variables).is_some_and(|file| leads_below(&file, path));
+    sources.find_map(|(name, from)| is_there(from).then_some(name))
+}
+
+/// Whether a file, or what it leads to, lies at or below `path`.
+fn leads_below(file: &Path, path: &Path) -> bool {
+    file.starts_with(path) || file.canonicalize().is_ok_and(|real| real.starts_with(path))
+}
+
 impl UserSource {
     /// The source, if it is there.
     pub(crate) fn of(from: &CredentialSource, owner: &Owner) -> Result<Self, SourceError> {
         match from {
-            CredentialSource::File(path) => FileSource::new(path.clone(), owner).map(Self::File),
-            CredentialSource::Systemd(name) => {
-                let directory = owner.variables.get(OsStr::new("CREDENTIALS_DIRECTORY"));
-                let directory = directory.map(Path::new).filter(|path| path.is_absolute());
-                let directory = directory.ok_or(SourceError::NoDirectory)?;
-                FileSource::new(directory.join(name), owner).map(Self::File)
+            CredentialSource::File(_) | CredentialSource::Systemd(_) => {
+                let path = file_of(from, owner.variables).ok_or(SourceError::NoDirectory)?;
+                FileSource::new(path, owner).map(Self::File)
             }
             CredentialSource::Command(words) => CommandSource::new(words, owner).map(Self::Command),
             CredentialSource::Session => Ok(Self::Session(SessionKey::new()?)),
@@ -151,9 +183,27 @@ impl UserSource {
 }
 
 impl UserSource {
-    /// The source of a key of logins, if it is there and nobody else can read it.
-    pub(crate) fn of_logins(from: &CredentialSource, owner: &Owner) -> Result<Self, SourceError> {
+    /// The source of a credential of this policy, if it is there and commands cannot read it.
+    pub(crate) fn of_policy(
+        from: &CredentialSource,
+        policy: &EffectivePolicy,
+        owner: &Owner,
+    ) -> Result<Self, SourceError> {
         let source = Self::of(from, owner)?;
+        match &source {
+            Self::File(file) => file.check_grants(policy)?,
+            Self::Command(_) | Self::Session(_) => {}
+        }
+        Ok(source)
+    }
+
+    /// The source of a key of logins, if it is there and nobody else can read it.
+    pub(crate) fn of_logins(
+        from: &CredentialSource,
+        policy: &EffectivePolicy,
+        owner: &Owner,
+    ) -> Result<Self, SourceError> {
+        let source = Self::of_policy(from, policy, owner)?;
         match &source {
             Self::File(file) => file.check_readers()?,
             Self::Command(_) | Self::Session(_) => {}
@@ -169,6 +219,16 @@ impl FileSource {
             writable: owner.writable.clone(),
         };
         source.file().map(|_| source)
+    }
+
+    /// Whether no grant of the policy lets commands read the value themselves. One of `/` is of an image and not of this machine.
+    fn check_grants(&self, policy: &EffectivePolicy) -> Result<(), SourceError> {
+        let mut grants = policy.grants.iter();
+        let shows = |path: &Path| path != Path::new("/") && leads_below(&self.path, path);
+        match grants.any(|grant| shows(&grant.path)) {
+            true => Err(SourceError::Granted(self.path.display().to_string())),
+            false => Ok(()),
+        }
     }
 
     /// Whether nobody else can read it, as the key of what lies in files has to be.

@@ -33,7 +33,7 @@ impl SystemCall {
     }
 
     #[cfg(target_arch = "aarch64")]
-    pub fn of(pid: Pid) -> nix::Result<Self> {
+    pub(crate) fn of(pid: Pid) -> nix::Result<Self> {
         let r = ptrace::getregs(pid)?.regs;
         let arguments = [r[0], r[1], r[2], r[3], r[4], r[5]];
         // At its beginning `x7` is 0, at its end 1 (`arch/arm64/kernel/ptrace.c`): the result at the beginning is set to ENOSYS here.
