@@ -525,6 +525,13 @@ fn a_host_that_wants_its_clients_certificate_is_named_and_passes_by_the_policy(p
     // The control: the host sees the program's own certificate, and wants it.
     let without = run(&get(""));
     assert!(!without.text().contains("200"), "{}", without.text());
+    // A rule for another host opens none to this one.
+    let other = "[profile.other]\nextends = 'ruled'\n[profile.other.network]\nallow = ['other.example']\n\
+                 [[profile.other.network.http]]\nhost = 'other.example'\naction = 'allow'";
+    hosts.define(other, "");
+    let unnamed = hosts.run(&["--profile", "other"], &get("--cert client"));
+    assert!(unnamed.text().contains("200"), "{}", unnamed.errors());
+    assert_eq!(hosts.sent(), ["GET /x", "GET /x"]);
     let deny = "[[network.http]]\nhost = 'localhost'\naction = 'deny'";
     let token = hosts.world.home.join("token");
     hosts.world.write(&token, "a-value-of-a-token");
@@ -544,7 +551,7 @@ fn a_host_that_wants_its_clients_certificate_is_named_and_passes_by_the_policy(p
         assert!(refused.code() != 0 && why.contains(want), "{why}");
         assert!(why.contains("settings/lazaret/policy.toml:"), "{why}");
     }
-    assert_eq!(hosts.sent(), ["GET /x"]);
+    assert_eq!(hosts.sent(), ["GET /x", "GET /x"]);
 }
 
 const NAMES: [&str; 3] = ["npm.example", "pypi.example", "git.example"];
