@@ -20,9 +20,11 @@ use landlock::{
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use seccompiler::sock_filter;
 use std::fs;
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use thiserror::Error;
 
 mod filters {
     include!(concat!(env!("OUT_DIR"), "/filters.rs"));
@@ -80,13 +82,31 @@ pub struct Needs {
     pub socket: Option<PathBuf>,
 }
 
+/// Why a layer of the confinement is not in force.
+#[derive(Debug, Error)]
+pub enum NotConfined {
+    /// Landlock applies to a thread and its children, so confining one of several threads would confine nothing.
+    #[error("there are {0} threads already")]
+    Threads(u64),
+    #[error("/proc cannot be read: {0}")]
+    NoProc(#[from] io::Error),
+    #[error("the kernel has it, and it is not switched on")]
+    NotEnabled,
+    #[error("the kernel has none (Linux 5.13)")]
+    NotImplemented,
+    #[error(transparent)]
+    Landlock(#[from] RulesetError),
+    #[error(transparent)]
+    Filter(#[from] seccompiler::Error),
+}
+
 /// The result of the confinement.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Confinement {
     /// Landlock's ABI, or why it is not in force.
-    pub landlock: Result<u32, String>,
+    pub landlock: Result<u32, NotConfined>,
     /// Number of instructions of the filter, or why it is not in force.
-    pub seccomp: Result<usize, String>,
+    pub seccomp: Result<usize, NotConfined>,
 }
 
 impl Confinement {
@@ -173,14 +193,7 @@ impl Unconfined {
     pub fn confine(self, needs: &Needs) -> ConfinementProof {
         IN_FORCE.get_or_init(|| {
             let _ = allow_descriptors();
-            match has_one_thread() {
-                Ok(()) => confine_thread(needs),
-                // Landlock applies to a thread and its children, so confining one of several threads would confine nothing.
-                Err(why) => Confinement {
-                    landlock: Err(why.clone()),
-                    seccomp: Err(why),
-                },
-            }
+            if_alone(|| landlock(needs), filter(needs))
         });
         ConfinementProof(())
     }
@@ -192,7 +205,7 @@ impl Unconfined {
     pub fn confine_approver(
         self,
         directories: &[PathBuf],
-    ) -> (ConfinementProof, Result<u32, String>) {
+    ) -> (ConfinementProof, Result<u32, NotConfined>) {
         let in_force = has_one_thread().and_then(|()| {
             let parents = directories.iter().filter_map(|path| path.parent());
             let rules: Vec<_> = parents
@@ -219,74 +232,62 @@ pub fn confine_client_gateway() -> Confinement {
 }
 
 fn confine_to(files: Vec<PathBuf>) -> Confinement {
-    match has_one_thread() {
-        Ok(()) => {
-            let look = AccessFs::ReadFile | AccessFs::ReadDir;
-            let files = files.into_iter().map(|path| (path, look));
-            let landlock = restrict(ruleset(AccessNet::BindTcp.into(), files.collect()));
-            Confinement {
-                landlock,
-                seccomp: install(&filters::GATEWAY),
-            }
-        }
-        Err(why) => Confinement {
-            landlock: Err(why.clone()),
-            seccomp: Err(why),
-        },
+    let look = AccessFs::ReadFile | AccessFs::ReadDir;
+    let files = files.into_iter().map(|path| (path, look)).collect();
+    if_alone(
+        || restrict(ruleset(AccessNet::BindTcp.into(), files)),
+        &filters::GATEWAY,
+    )
+}
+
+/// Confines this process, if it has one thread.
+fn if_alone(
+    landlock: impl FnOnce() -> Result<u32, NotConfined>,
+    filter: &[sock_filter],
+) -> Confinement {
+    // The filter last, since it forbids Landlock's system calls.
+    Confinement {
+        landlock: has_one_thread().and_then(|()| landlock()),
+        seccomp: has_one_thread().and_then(|()| install(filter)),
     }
 }
 
-fn has_one_thread() -> Result<(), String> {
+fn has_one_thread() -> Result<(), NotConfined> {
     // A directory's link count is two plus its subdirectories, which here are the threads.
-    match fs::metadata("/proc/self/task") {
-        Ok(task) if task.nlink() == 3 => Ok(()),
-        Ok(task) => Err(format!(
-            "there are {} threads already",
-            task.nlink().saturating_sub(2)
-        )),
-        Err(error) => Err(format!("/proc cannot be read: {error}")),
+    match fs::metadata("/proc/self/task")?.nlink() {
+        3 => Ok(()),
+        links => Err(NotConfined::Threads(links.saturating_sub(2))),
     }
 }
 
-/// Confines the calling thread and everything it starts.
-fn confine_thread(needs: &Needs) -> Confinement {
-    // First, since the filter forbids Landlock's system calls.
-    let landlock = landlock(needs);
-    let filter: &[sock_filter] = match needs {
+fn filter(needs: &Needs) -> &'static [sock_filter] {
+    match needs {
         Needs {
             socket: Some(_), ..
         } => &filters::ORCHESTRATOR_WEB_UNIX,
         Needs { web: true, .. } => &filters::ORCHESTRATOR_WEB,
         Needs { serves: true, .. } => &filters::ORCHESTRATOR_SERVE,
         Needs { .. } => &filters::ORCHESTRATOR,
-    };
-    Confinement {
-        landlock,
-        seccomp: install(filter),
     }
 }
 
-fn install(filter: &[sock_filter]) -> Result<usize, String> {
-    seccompiler::apply_filter(filter)
-        .map(|()| filter.len())
-        .map_err(|error| error.to_string())
+fn install(filter: &[sock_filter]) -> Result<usize, NotConfined> {
+    seccompiler::apply_filter(filter)?;
+    Ok(filter.len())
 }
 
-fn landlock(needs: &Needs) -> Result<u32, String> {
+fn landlock(needs: &Needs) -> Result<u32, NotConfined> {
     restrict(ruleset(
         AccessNet::BindTcp | AccessNet::ConnectTcp,
         rules(needs),
     ))
 }
 
-fn restrict(ruleset: Result<RulesetCreated, RulesetError>) -> Result<u32, String> {
-    let status = ruleset
-        .and_then(RulesetCreated::restrict_self)
-        .map_err(|error| error.to_string())?;
-    match status.landlock {
+fn restrict(ruleset: Result<RulesetCreated, RulesetError>) -> Result<u32, NotConfined> {
+    match ruleset?.restrict_self()?.landlock {
         LandlockStatus::Available { effective_abi, .. } => Ok(effective_abi as u32),
-        LandlockStatus::NotEnabled => Err("the kernel has it, and it is not switched on".into()),
-        LandlockStatus::NotImplemented => Err("the kernel has none (Linux 5.13)".into()),
+        LandlockStatus::NotEnabled => Err(NotConfined::NotEnabled),
+        LandlockStatus::NotImplemented => Err(NotConfined::NotImplemented),
     }
 }
 
@@ -489,6 +490,14 @@ mod tests {
     })];
 
     /// Makes the attacks on a thread, which first confines itself if requested.
+    /// Confines this thread alone.
+    fn confine_thread(needs: &Needs) -> Confinement {
+        Confinement {
+            landlock: landlock(needs),
+            seccomp: install(filter(needs)),
+        }
+    }
+
     fn attack(
         scene: &Arc<Fixture>,
         attacks: &'static [(&str, Attack)],

@@ -433,6 +433,7 @@ fn row(report: &LayerReport, tier: Tier, style: Style) -> String {
 mod tests {
     use super::*;
     use broker_protocol::{Findings, Layer, LayerState};
+    use orchestrator_confine::NotConfined;
 
     #[test]
     fn a_long_row_is_broken_between_words_at_the_terminals_width() {
@@ -564,16 +565,16 @@ mod tests {
         assert_eq!(json["session"]["error"]["code"], "invalid_input");
         assert_eq!(json["layers"][0]["unused"], Value::Null);
         let own = Confinement {
-            landlock: Err("none".into()),
+            landlock: Err(NotConfined::NotEnabled),
             seccomp: Ok(7),
         };
-        let want = "lazaret itself      missing   landlock: none\n\
+        let want = "lazaret itself      missing   landlock: the kernel has it, and it is not switched on\n\
                     \x20                              lost: an attacker who compromises `lazaret`, which handles the model's \
                     output, gets your rights\n";
         assert_eq!(own_row(&own, style), want);
         assert_eq!(
             to_json(&machine, &opened, Some(&own))["orchestrator"]["missing"],
-            json!(["landlock: none"])
+            json!(["landlock: the kernel has it, and it is not switched on"])
         );
         let own = Confinement {
             landlock: Ok(7),
