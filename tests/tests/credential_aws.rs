@@ -193,6 +193,14 @@ fn no_signature_makes_keys_and_none_is_made_for_others(place: Place) {
             "is refused by the policy of credential",
         ),
         (
+            "aws s3 -X PUT -H 'x-amz-copy-source: /other/secret' https://s3.example/bucket/k",
+            "copies from another bucket",
+        ),
+        (
+            "aws s3 -d 'Action=AssumeRole' 'https://s3.example/?uploads'",
+            "is refused by the policy of credential",
+        ),
+        (
             "aws ec2 -d 'Action=CreateKeyPair' https://s3.example/",
             "is not signed again",
         ),
@@ -213,6 +221,10 @@ fn no_signature_makes_keys_and_none_is_made_for_others(place: Place) {
         assert!(said.contains(want), "{script}: {said}");
     }
     assert_eq!(aws.arrived().len(), 0, "{:#?}", aws.arrived());
+    // The control: a copy within the bucket.
+    let copy = "aws s3 -X PUT -H 'x-amz-copy-source: /bucket/a' https://s3.example/bucket/k";
+    aws.run("net", &[], copy);
+    assert_eq!(aws.arrived().len(), 1, "{:#?}", aws.arrived());
     // A key of the cell's own is its own business, and arrives as it was.
     let own = "AWS_ACCESS_KEY_ID=AKIAOWNKEYOFTHECELL1";
     let said = aws.run(
@@ -222,7 +234,7 @@ fn no_signature_makes_keys_and_none_is_made_for_others(place: Place) {
     );
     assert!(said.contains("SignatureDoesNotMatch"), "{said}");
     let arrived = aws.arrived();
-    let sent = arrived[0][4].as_str().unwrap();
+    let sent = arrived[1][4].as_str().unwrap();
     assert!(
         sent.contains("Credential=AKIAOWNKEYOFTHECELL1/"),
         "{arrived:#?}"

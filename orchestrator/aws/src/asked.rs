@@ -46,6 +46,10 @@ pub enum SignFault {
     Long,
     #[error("the bodies of other requests wait for their signatures already; try again")]
     Crowded,
+    #[error(
+        "it copies from another bucket, or from a path that no use lets commands read; have the client read the object and write it"
+    )]
+    Copied,
     #[error("none of the credential's `uses` in the user's policy names {0}")]
     NoUse(String),
 }

@@ -37,25 +37,31 @@ impl Operations {
     /// Those of a request with this body, or as much of it as was read.
     pub fn of(service: &str, head: &Parts, body: &[u8]) -> Self {
         match is_s3(service) {
-            true => Self::of_objects(head),
+            true => Self::of_objects(head, body),
             false => Self::named(head, body),
         }
     }
 
-    /// Of S3: the keys of the query, `acl` where headers give others rights, and `form` for a `POST` that is none of S3's: where keys are
-    /// made at the same place (Ceph, MinIO), it may be a request for one.
-    fn of_objects(head: &Parts) -> Self {
+    /// Of S3: the keys of the query, `acl` where headers give others rights, and `form` for a `POST` that is none of S3's, or looks like
+    /// none: where keys are made at the same place (Ceph, MinIO), it may be a request for one.
+    fn of_objects(head: &Parts, body: &[u8]) -> Self {
         let query = head.uri.query().unwrap_or_default();
         let mut names: Vec<String> = pairs(query.as_bytes()).map(|(name, _)| name).collect();
         let gives = |(name, value): (&hyper::header::HeaderName, &HeaderValue)| {
             let is_private = || value.to_str().is_ok_and(|value| PRIVATE.contains(&value));
-            name == "x-amz-acl" && !is_private() || name.as_str().starts_with("x-amz-grant-")
+            // Some servers read `_` as `-`.
+            let name = name.as_str().replace('_', "-");
+            name == "x-amz-acl" && !is_private() || name.starts_with("x-amz-grant-")
         };
         if head.headers.iter().any(gives) {
             names.push("acl".into());
         }
         let is_posts = |name: &String| POSTS.contains(&&*name.to_ascii_lowercase());
-        if head.method == Method::POST && !names.iter().any(is_posts) {
+        let types = head.headers.get_all(CONTENT_TYPE).iter();
+        let mut types = types.map(|value| value.as_bytes().to_ascii_lowercase());
+        let is_form = types.any(|media| memchr::memmem::find(&media, b"form").is_some())
+            || pairs(body).any(|(name, _)| name.eq_ignore_ascii_case(ACTION));
+        if head.method == Method::POST && (is_form || !names.iter().any(is_posts)) {
             names.push("form".into());
         }
         Self {
@@ -191,13 +197,23 @@ mod tests {
 
     #[test]
     fn a_post_that_is_none_of_s3_is_a_form() {
-        for (uri, want) in [
-            ("/", vec!["form"]),
-            ("/?x", vec!["x", "form"]),
-            ("/?delete", vec!["delete"]),
-            ("/b/k?uploadId=1", vec!["uploadId"]),
+        const XML: &str = "<Delete><Object><Key>a</Key></Object></Delete>";
+        let form = ("content-type", "application/x-www-form-urlencoded");
+        for (uri, headers, body, want) in [
+            ("/", &[][..], "", vec!["form"]),
+            ("/?x", &[], "", vec!["x", "form"]),
+            ("/?delete", &[], "<Delete/>", vec!["delete"]),
+            ("/b/k?uploadId=1", &[], XML, vec!["uploadId"]),
+            ("/?delete", &[form], "", vec!["delete", "form"]),
+            (
+                "/?uploads",
+                &[],
+                "Action=AssumeRole",
+                vec!["uploads", "form"],
+            ),
+            ("/?uploads", &[], "a=1&%41ction=x", vec!["uploads", "form"]),
         ] {
-            assert_eq!(of("s3", uri, &[], "Action=AssumeRole").names, want, "{uri}");
+            assert_eq!(of("s3", uri, headers, body).names, want, "{uri} {body}");
         }
     }
 
@@ -218,11 +234,16 @@ mod tests {
             ),
             (
                 "/b/k?delete",
+                vec![("x_amz_acl", "public-read")],
+                vec!["delete", "acl"],
+            ),
+            (
+                "/b/k?delete",
                 vec![("x-amz-grant-read", "uri=x")],
                 vec!["delete", "acl"],
             ),
         ] {
-            let operations = of("s3", uri, &headers, "Action=x");
+            let operations = of("s3", uri, &headers, "");
             assert_eq!(operations.names, want, "{uri}");
             assert!(operations.is_known);
         }

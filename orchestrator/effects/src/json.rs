@@ -38,7 +38,9 @@ pub(super) fn published(path: &str, bytes: &[u8]) -> Result<Vec<RequestEffect>, 
     let versions = versions.map(|version| (kind, version.clone(), change.to_owned()));
     let (tags, maintainers) = (tags(&package.tags)?, maintainers(&package.maintainers)?);
     let update = |object| (EffectKind::Update, object, String::new());
-    let more = tags.into_iter().chain(maintainers).map(update);
+    let files = package.files.iter().filter(|file| !package.is_own(file));
+    let files = files.map(|file| format!("file {file}"));
+    let more = tags.into_iter().chain(maintainers).chain(files).map(update);
     let named: Vec<_> = versions.chain(more).collect();
     if named.is_empty() {
         return Err(UnreadBody::Package);
@@ -260,8 +262,55 @@ struct PublishedPackage {
     access: Value,
     /// Whether it has a key of a package's, and is not of another interface.
     is_one: bool,
-    /// Whether files come with it.
+    /// Whether files come with it, and their names.
     is_published: bool,
+    files: BTreeSet<String>,
+}
+
+impl PublishedPackage {
+    /// Whether a file is called after the package and one of its versions, as those of npm's clients are: then it needs no line.
+    fn is_own(&self, file: &str) -> bool {
+        let ends = |version: &String| {
+            let end = file.strip_suffix(".tgz").or(file.strip_suffix(".sigstore"));
+            let name = end.and_then(|file| file.strip_suffix(version.as_str())?.strip_suffix('-'));
+            let is_one = |own: &String| {
+                let bare = own.rsplit('/').next();
+                name == Some(own) || name == bare
+            };
+            self.names.iter().any(is_one)
+        };
+        self.versions.iter().any(ends)
+    }
+}
+
+/// The names of files, without these.
+struct FileNames(BTreeSet<String>);
+
+impl<'de> Deserialize<'de> for FileNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FileNamesVisitor)
+    }
+}
+
+struct FileNamesVisitor;
+
+impl<'de> Visitor<'de> for FileNamesVisitor {
+    type Value = FileNames;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<FileNames, A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some(name) = all.next_key::<String>()? {
+            all.next_value::<IgnoredAny>()?;
+            if !names.insert(name) {
+                return Err(A::Error::custom("a name stands twice"));
+            }
+        }
+        Ok(FileNames(names))
+    }
 }
 
 impl<'de> Deserialize<'de> for PublishedPackage {
@@ -289,10 +338,11 @@ impl<'de> Visitor<'de> for PackageVisitor {
                 "dist-tags" => Strict(package.tags) = all.next_value()?,
                 "maintainers" => Strict(package.maintainers) = all.next_value()?,
                 "access" => Strict(package.access) = all.next_value()?,
-                other => {
-                    package.is_published |= other == "_attachments";
-                    all.next_value::<IgnoredAny>()?;
+                "_attachments" => {
+                    package.is_published = true;
+                    FileNames(package.files) = all.next_value()?;
                 }
+                _ => drop(all.next_value::<IgnoredAny>()?),
             }
             if !seen.insert(name) {
                 return Err(A::Error::custom("a name stands twice"));

@@ -36,17 +36,13 @@ pub enum BodyKind {
 impl BodyKind {
     pub fn of(head: &Parts) -> Self {
         let parts: Vec<&str> = head.uri.path().split('/').skip(1).collect();
-        let is_json = head.headers.get(CONTENT_TYPE).is_some_and(|value| {
-            let value = value.as_bytes().to_ascii_lowercase();
-            value.starts_with(b"application/json")
-        });
         match (&head.method, &parts[..]) {
             (&Method::POST, [.., "git-receive-pack"]) => Self::Push,
             (&Method::POST, ["graphql"] | ["api", "graphql"]) => Self::GraphQl,
             (&Method::POST, ["repos", _, _, "pulls"] | ["api", "v3", "repos", _, _, "pulls"]) => {
                 Self::PullRequest
             }
-            (&Method::PUT, [_] | [_, _]) if is_json => Self::Publish,
+            (&Method::PUT, [_] | [_, _]) if is_json(head) => Self::Publish,
             _ => Self::Other,
         }
     }
@@ -92,6 +88,9 @@ pub fn read(kind: BodyKind, head: &Parts, body: BodyBytes<'_>) -> Result<Effects
     if kind != BodyKind::Other && encodings.any(|value| !is_plain(value.as_bytes())) {
         return Err(UnreadBody::Encoded);
     }
+    if matches!(kind, BodyKind::GraphQl | BodyKind::PullRequest) && !is_json(head) {
+        return Err(UnreadBody::Type);
+    }
     // Servers take `query`, `variables` and `operationName` from there too, some before the body's, and in spellings of their own.
     if kind == BodyKind::GraphQl && head.uri.query().is_some() {
         return Err(UnreadBody::Query);
@@ -115,6 +114,20 @@ pub fn read(kind: BodyKind, head: &Parts, body: BodyBytes<'_>) -> Result<Effects
         }
         BodyKind::Publish => json::published(head.uri.path(), bytes).map(Effects::Some),
     }
+}
+
+/// Whether a body is JSON in UTF-8 for every server: one that goes by the type could read a form out of what looks like JSON.
+fn is_json(head: &Parts) -> bool {
+    let mut types = head.headers.get_all(CONTENT_TYPE).iter();
+    let (Some(one), None) = (types.next(), types.next()) else {
+        return false;
+    };
+    let text = one.to_str().unwrap_or_default().to_ascii_lowercase();
+    let mut parts = text.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default();
+    let is_plain = |part: &str| matches!(part, "charset=utf-8" | "charset=\"utf-8\"");
+    (media == "application/json" || media.starts_with("application/") && media.ends_with("+json"))
+        && parts.all(is_plain)
 }
 
 /// All members of a pull request, those first by which people know it.
@@ -188,12 +201,47 @@ mod tests {
     use serde_json::json;
 
     fn posted(path: &str) -> Parts {
-        let request = hyper::Request::post(path);
+        let request = hyper::Request::post(path).header(CONTENT_TYPE, "application/json");
         request.body(()).unwrap().into_parts().0
     }
 
     fn whole(kind: BodyKind, text: &str) -> Result<Effects, UnreadBody> {
         read(kind, &posted("/p"), BodyBytes::Whole(text.as_bytes()))
+    }
+
+    #[test]
+    fn body_is_json_for_all_servers_or_it_is_not_read() {
+        let read = |types: &[&str]| {
+            let request = hyper::Request::post("/graphql");
+            let typed = types
+                .iter()
+                .fold(request, |all, one| all.header(CONTENT_TYPE, *one));
+            let head = typed.body(()).unwrap().into_parts().0;
+            super::read(
+                BodyKind::GraphQl,
+                &head,
+                BodyBytes::Whole(br#"{"query":"{a}"}"#),
+            )
+        };
+        for types in [
+            "application/json",
+            "Application/JSON; charset=utf-8",
+            "application/vnd.github+json",
+        ] {
+            assert_eq!(read(&[types]), Ok(Effects::Nothing), "{types}");
+        }
+        for types in [
+            &[][..],
+            &["application/json", "application/json"],
+            &["application/json;charset=utf-7"],
+            &["application/json;charset=utf-16"],
+            &["application/x-www-form-urlencoded"],
+            &["multipart/form-data; boundary=application/json"],
+            &["text/plain"],
+            &["application/graphql"],
+        ] {
+            assert_eq!(read(types), Err(UnreadBody::Type), "{types:?}");
+        }
     }
 
     #[test]
@@ -393,6 +441,25 @@ mod tests {
         };
         assert_eq!(effects[0].object, "@s/p 1.2.3");
         assert_eq!(effects[0].change, "publish");
+        // A file that is not called after a version.
+        assert_eq!(effects[1].object, "@s/p file a");
+        assert_eq!(effects.len(), 2);
+        let files = |names: &str| {
+            let text = format!(
+                r#"{{"name":"@s/p","versions":{{"1.2.3":{{}}}},"_attachments":{{{names}}}}}"#
+            );
+            let body = BodyBytes::Whole(text.as_bytes());
+            let read = super::read(BodyKind::Publish, &posted("/@s%2fp"), body);
+            match read {
+                Ok(Effects::Some(effects)) => effects.len() - 1,
+                other => panic!("{other:?}"),
+            }
+        };
+        let own = r#""@s/p-1.2.3.tgz":{},"p-1.2.3.tgz":{},"@s/p-1.2.3.sigstore":{}"#;
+        assert_eq!(files(own), 0);
+        for other in ["p-6.6.6.tgz", "q-1.2.3.tgz", "p-1.2.3.tgz/x", "p1.2.3.tgz"] {
+            assert_eq!(files(&format!(r#""{other}":{{}}"#)), 1, "{other}");
+        }
         for twice in [
             r#"{"name":"a","name":"b","versions":{"1":{}}}"#,
             r#"{"name":"a","versions":{"1":{}},"versions":{"2":{}}}"#,

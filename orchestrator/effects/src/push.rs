@@ -24,7 +24,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<Vec<RequestEffect>>, UnreadBod
                 let capabilities = capabilities.unwrap_or_default();
                 options |= capabilities
                     .split(|byte| byte.is_ascii_whitespace())
-                    .any(|one| one == b"push-options");
+                    .any(has_options);
                 add(&mut effects, command(text)?)?;
             }
         }
@@ -32,11 +32,20 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<Vec<RequestEffect>>, UnreadBod
     if options && !add_options(&mut rest, &mut effects)? {
         return Ok(None);
     }
-    // What follows no commands, a server could take for some.
-    if effects.is_empty() && !rest.is_empty() {
+    // What follows no commands, a server could take for some; and what is no pack, for options.
+    let is_pack = || rest.iter().zip(PACK).all(|(sent, want)| *sent == want);
+    if !rest.is_empty() && (effects.is_empty() || !is_pack()) {
         return Err(UnreadBody::Push);
     }
     Ok(Some(effects))
+}
+
+/// The beginning of a pack ("gitformat-pack").
+const PACK: [u8; 4] = *b"PACK";
+
+/// Whether a capability says that options follow. A server looks for its name, whatever value stands behind it.
+fn has_options(capability: &[u8]) -> bool {
+    capability.split(|byte| *byte == b'=').next() == Some(b"push-options")
 }
 
 /// Adds the push's options; false if there is more of them to come.
@@ -222,6 +231,19 @@ mod tests {
         assert_eq!(of("A"), of("A"), "the control");
         assert_ne!(of("A"), of("B"));
         assert_eq!(read(body[..3].concat().as_bytes()), Ok(None));
+    }
+
+    #[test]
+    fn options_are_known_by_the_name_of_the_capability() {
+        for capability in ["push-options", "push-options=1", "atomic push-options="] {
+            let command = change('a', 'b', "refs/heads/main") + "\0" + capability;
+            let body = [&packet(&command), "0000", &packet("ci.skip"), "0000PACK"].concat();
+            let effects = read(body.as_bytes()).unwrap().unwrap();
+            assert_eq!(effects[1].object, "option ci.skip", "{capability}");
+        }
+        let command = change('a', 'b', "refs/heads/main") + "\0report-status";
+        let hidden = [&packet(&command), "0000", &packet("ci.skip"), "0000PACK"].concat();
+        assert_eq!(read(hidden.as_bytes()), Err(UnreadBody::Push));
     }
 
     #[test]

@@ -36,6 +36,10 @@ pub enum UnreadBody {
         "its address has a query, from which a server may take what it does in place of the body"
     )]
     Query,
+    #[error(
+        "its Content-Type is not `application/json` once, in UTF-8, so a server may read its body otherwise"
+    )]
+    Type,
     #[error("too much waits for answers already")]
     Crowded,
 }

@@ -9,8 +9,9 @@ use super::refusal::RequestRefusal;
 use super::upstream::RequestBody;
 use super::uses::RequestedUse;
 use broker_protocol::gateway::{CredentialSpec, CredentialVerdict};
+use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
-use orchestrator_aws::{self as aws, Operations, SIGNED_BODY, SignFault, SigningScope};
+use orchestrator_aws::{self as aws, CopySource, Operations, SIGNED_BODY, SignFault, SigningScope};
 
 /// A body on its way, and its bytes among those that are held.
 type Gathered<'q> = (RequestBody, Vec<Counted<'q>>);
@@ -97,14 +98,40 @@ impl Exchange {
                 place,
             });
         }
-        match wanted.fits(&spec.uses) {
-            Some(_) => Ok(()),
-            None => Err(RequestRefusal::NotSigned {
+        let unsigned = |why| {
+            Err(RequestRefusal::NotSigned {
                 credential: spec.name.clone(),
-                place,
-                why: SignFault::NoUse(format!("{method} {named}")),
-            }),
+                place: place.clone(),
+                why,
+            })
+        };
+        match wanted.fits(&spec.uses) {
+            Some(_) if self.may_copy(spec, scope, head) => Ok(()),
+            Some(_) => unsigned(SignFault::Copied),
+            None => unsigned(SignFault::NoUse(format!("{method} {named}"))),
         }
+    }
+
+    /// Whether commands may read what the request copies, if it copies something: its answer or its object shows that to them.
+    fn may_copy(&self, spec: &CredentialSpec, scope: &SigningScope, head: &Parts) -> bool {
+        let place = self.host.place();
+        if !aws::is_s3(&scope.service) {
+            return true;
+        }
+        let path = match aws::copy_source(&place, head) {
+            None => return true,
+            Some(CopySource::Elsewhere) => return false,
+            Some(CopySource::SameBucket(path)) => path,
+        };
+        let none = Operations {
+            names: vec![],
+            is_known: true,
+        };
+        path.parse().is_ok_and(|uri| {
+            let reads = RequestedUse::new(&place, "GET", &uri, &HeaderMap::new())
+                .signed_for(&scope.service, &none);
+            reads.refused(&spec.uses).is_none() && reads.fits(&spec.uses).is_some()
+        })
     }
 
     async fn read_whole(&self, mut body: RequestBody) -> Result<BodyBeginning<'_>, GatherError> {

@@ -16,8 +16,15 @@ const METHODS: [&str; 5] = [
     "x-original-method",
     "x-forwarded-method",
 ];
-/// The parameter of a query by which they are, too.
-const METHOD_PARAMETER: &str = "_method";
+/// Parameters of a query by which they are, too: of Rails, Laravel and Symfony, of Salesforce, of others.
+const METHOD_PARAMETERS: [&str; 6] = [
+    "_method",
+    "_httpmethod",
+    "http_method",
+    "httpmethod",
+    "method",
+    "x_http_method_override",
+];
 /// Headers by which some servers are told another path.
 const PATHS: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
 
@@ -45,8 +52,7 @@ impl<'a> RequestedUse<'a> {
         let query = decoded(uri.query().unwrap_or_default(), DECODED);
         let parameters = query.split(['&', ';']).filter_map(|parameter| {
             let (name, value) = parameter.split_once('=')?;
-            name.eq_ignore_ascii_case(METHOD_PARAMETER)
-                .then(|| value.to_owned())
+            is_of_method(name, value).then(|| value.to_owned())
         });
         let instead = said(&METHODS).chain(parameters);
         let instead: Vec<String> = instead
@@ -205,6 +211,26 @@ impl<'a> RequestedUse<'a> {
     }
 }
 
+/// Whether a server may take its method from this parameter of a query. PHP drops spaces before a name and what follows a zero byte, and reads
+/// other characters as `_`.
+fn is_of_method(name: &str, value: &str) -> bool {
+    let name = name.split('\0').next().unwrap_or_default();
+    let name = name.trim_start_matches(|one: char| one == '+' || one.is_whitespace());
+    let name = name.to_ascii_lowercase();
+    let name = name.replace(['.', '[', '-', '+', ' '], "_");
+    let is_method = || {
+        let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+        let is = |one: &&str| value.trim().eq_ignore_ascii_case(one);
+        known.iter().chain(&OFF).any(is)
+    };
+    match METHOD_PARAMETERS.iter().position(|one| *one == name) {
+        Some(0) => true,
+        // Of others the name alone says little.
+        Some(_) => is_method(),
+        None => false,
+    }
+}
+
 /// Whether a request gets the credential although it has no placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unasked(pub bool);
@@ -229,10 +255,9 @@ fn is_plain(path: &str) -> bool {
     path == "/"
         || parts.split('/').all(|part| {
             let decoded = decoded(part, DECODED);
-            let is_dots = |part: &str| matches!(part, "." | "..");
             let holds_dots = decoded
                 .split(['/', '\\'])
-                .any(|inner| is_dots(inner.split(';').next().unwrap_or(inner)));
+                .any(|inner| matches!(PathReading::Bare.read(inner).trim_start(), "." | ".."));
             !part.is_empty() && !holds_dots && !decoded.contains(['\\', '\0'])
         })
 }
@@ -241,23 +266,30 @@ fn is_plain(path: &str) -> bool {
 #[derive(Clone, Copy)]
 enum PathReading {
     AsItIs,
-    /// Without its parameters, and without spaces and dots at its end.
+    /// Without its parameters, and without spaces at its end.
+    Bare,
+    /// Without dots at its end, too.
     Trimmed,
     /// Without a format's extension, too.
     WithoutExtension,
 }
 
 impl PathReading {
-    const ALL: [Self; 3] = [Self::AsItIs, Self::Trimmed, Self::WithoutExtension];
+    const ALL: [Self; 4] = [
+        Self::AsItIs,
+        Self::Bare,
+        Self::Trimmed,
+        Self::WithoutExtension,
+    ];
 
     fn read(self, part: &str) -> &str {
-        let trimmed = || {
-            let cut = part.split([';', '?', '#', '&', '\0']).next();
-            let is_dropped = |one: char| one == '.' || one.is_whitespace() || one.is_control();
-            cut.unwrap_or_default().trim_end_matches(is_dropped)
-        };
+        let cut = part.split([';', '?', '#', '&', '\0']).next();
+        let is_space = |one: char| one.is_whitespace() || one.is_control();
+        let bare = cut.unwrap_or_default().trim_end_matches(is_space);
+        let trimmed = || bare.trim_end_matches(|one| one == '.' || is_space(one));
         match self {
             Self::AsItIs => part,
+            Self::Bare => bare,
             Self::Trimmed | Self::WithoutExtension if matches!(part, "." | "..") => part,
             Self::Trimmed => trimmed(),
             Self::WithoutExtension => match trimmed().rsplit_once('.') {
@@ -576,6 +608,15 @@ mod tests {
             ("Post", "/user/keys", None),
             ("GET", "/user/keys?_method=post", None),
             ("GET", "/user/keys?a=1&%5fmethod=POST", None),
+            ("GET", "/user/keys?+_method=POST", None),
+            ("GET", "/user/keys?%20.method=POST", None),
+            ("GET", "/user/keys?[method=POST", None),
+            ("GET", "/user/keys?_method%00x=POST", None),
+            ("GET", "/user/keys?_HttpMethod=POST", None),
+            ("GET", "/user/keys?httpMethod=post", None),
+            ("GET", "/user/keys?method=post", None),
+            ("GET", "/user/keys?X-HTTP-Method-Override=POST", None),
+            ("GET", "/user/..%20/user/keys?_method=POST", None),
             (
                 "GET",
                 "/user/keys",
@@ -599,11 +640,12 @@ mod tests {
                 "{method} {uri} {header:?}"
             );
         }
-        assert_eq!(
-            one("GET", "/a?method=post", None),
-            (false, true),
-            "the control"
-        );
+        for control in ["/a?method=fast", "/a?methods=POST", "/a?a_method=POST"] {
+            assert_eq!(one("GET", control, None), (false, true), "{control}");
+        }
+        for dots in ["/a/..%20/b", "/a/..%09/b", "/a/%20../b", "/a/.%20/b"] {
+            assert_eq!(one("GET", dots, None), (false, false), "{dots}");
+        }
     }
 
     #[test]

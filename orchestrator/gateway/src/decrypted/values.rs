@@ -170,7 +170,7 @@ impl CredentialValues {
         }
     }
 
-    /// Takes a value from the broker, or why there is none. A final line feed is no part of it.
+    /// Takes a value from the broker, or why there is none.
     pub(crate) fn deliver(&self, credential: u16, answer: Result<Vec<u8>, String>) {
         let value = read_answer(answer).and_then(usable);
         self.hold(credential, value.map(|bytes| (bytes, None)));
@@ -200,11 +200,13 @@ impl CredentialValues {
         token: &RealToken,
     ) -> Option<(Rc<Value>, bool)> {
         let mut tokens = self.slot(credential).ok()?.tokens.borrow_mut();
-        let at = tokens.iter().position(|known| known.bytes == *token);
+        // As hosts read it from a header.
+        let token = token.trim_ascii();
+        let at = tokens.iter().position(|known| **known.bytes == *token);
         let value = match at.and_then(|at| tokens.remove(at)) {
             Some(known) => known,
             None => Rc::new(Value {
-                bytes: token.clone(),
+                bytes: Zeroizing::new(token.to_vec()),
                 key: None,
                 number: 0,
             }),
@@ -334,13 +336,10 @@ fn read_answer(
         .map_err(CredentialValueError::Source)
 }
 
-fn usable(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, CredentialValueError> {
-    if bytes.last() == Some(&b'\n') {
-        bytes.pop();
-    }
-    if bytes.last() == Some(&b'\r') {
-        bytes.pop();
-    }
+/// The value without spaces, tabs and line ends around it: a host drops these from a header (RFC 9110, section 5.5), and what it answers
+/// would not be found with them.
+fn usable(bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, CredentialValueError> {
+    let bytes = Zeroizing::new(bytes.trim_ascii().to_vec());
     if bytes.len() < VALUE_MIN {
         return Err(CredentialValueError::Short);
     }

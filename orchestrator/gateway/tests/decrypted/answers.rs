@@ -96,6 +96,25 @@ fn encoded_values_are_found_too() {
     });
 }
 
+/// A host drops what stands around a header's value.
+#[test]
+fn value_is_sent_and_found_without_the_spaces_around_it() {
+    local(async {
+        for around in [("", " \n"), ("\t ", ""), (" ", "\t \r\n")] {
+            let world = World::new(Setup {
+                values: vec![Ok([around.0, VALUE, around.1].concat())],
+                ..echo(100, verbatim, 10)
+            })
+            .await;
+            let answer = joined(&world.get("/api/x", &bearer()).await);
+            assert!(!answer.contains("yyy"), "{around:?}: {answer}");
+            assert_eq!(world.count(Echoed), 1);
+            let seen = &world.seen.borrow()[0].headers["authorization"];
+            assert_eq!(seen, format!("Bearer {VALUE}").as_str(), "{around:?}");
+        }
+    });
+}
+
 #[test]
 fn a_stream_of_http2_with_the_value_is_reset() {
     local(async {

@@ -31,6 +31,12 @@ pub(crate) fn asking(paths: &[&str]) -> Setup {
     }
 }
 
+/// A request whose body is JSON.
+fn json(path: &str) -> hyper::http::request::Builder {
+    let request = Request::post(format!("https://a.example{path}"));
+    request.header("content-type", "application/json")
+}
+
 /// The question with this place among all, once it is there.
 pub(crate) async fn question(world: &World, at: usize) -> HeldRequest {
     let asked = || {
@@ -111,7 +117,7 @@ fn a_body_that_does_not_say_in_time_what_it_changes_is_refused() {
         let world = World::new(asking(&["/**"])).await;
         let mut http2 = world.http2().await;
         let mut post = |path: &str, body: Vec<u8>| {
-            let request = Request::post(format!("https://a.example{path}"));
+            let request = json(path);
             let sent = http2.send_request(request.body(full(body)).unwrap());
             async move { sent.await.unwrap().status() }
         };
@@ -135,7 +141,7 @@ fn a_query_of_graphql_with_another_in_its_address_is_refused() {
         let world = World::new(asking(&["/**"])).await;
         let mut http2 = world.http2().await;
         let mut post = |path: &str| {
-            let request = Request::post(format!("https://a.example{path}"));
+            let request = json(path);
             let body = full(&b"{\"query\":\"{ a }\"}"[..]);
             let sent = http2.send_request(request.body(body).unwrap());
             async move { sent.await.unwrap().status() }
@@ -145,6 +151,12 @@ fn a_query_of_graphql_with_another_in_its_address_is_refused() {
         }
         assert_eq!(post("/graphql").await, 200);
         assert_eq!(world.seen.borrow().len(), 1, "the control");
+        // What looks like JSON, a server may read as a form.
+        let form = json("/graphql").header("content-type", "text/plain");
+        let body = full(&b"{\"query\":\"{ a }\",\"operationName\":\"&query=mutation{x}&b=\"}"[..]);
+        let sent = http2.send_request(form.body(body).unwrap());
+        assert_eq!(sent.await.unwrap().status(), 403);
+        assert_eq!(world.seen.borrow().len(), 1);
         let told = world.told.borrow();
         let mut told = told.iter();
         assert!(!told.any(|frame| matches!(frame, FromGateway::Asked(_))));

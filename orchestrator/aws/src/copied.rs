@@ -1,0 +1,108 @@
+//! What a request for S3 copies into its own object: the service reads it by the same key, in whichever bucket it lies.
+
+use hyper::header::{HeaderMap, HeaderName};
+use hyper::http::request::Parts;
+
+/// The header that names an object to copy ("CopyObject").
+const SOURCE: &str = "x-amz-copy-source";
+/// The header that names one to move ("RenameObject").
+const RENAMED: &str = "x-amz-rename-source";
+
+/// An object that a request copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CopySource {
+    /// Of the bucket of the request: the path by which a `GET` at the same host would read it.
+    SameBucket(String),
+    /// Of another bucket, or nobody knows of which.
+    Elsewhere,
+}
+
+/// The object that a request to the host `place` copies; `None` if it copies none.
+pub fn copy_source(place: &str, head: &Parts) -> Option<CopySource> {
+    let copied: Vec<_> = values(&head.headers, SOURCE).collect();
+    if copied.is_empty() && values(&head.headers, RENAMED).next().is_none() {
+        return None;
+    }
+    let path = match &copied[..] {
+        [source] => path_of(place, head.uri.path(), source),
+        _ => None,
+    };
+    Some(path.map_or(CopySource::Elsewhere, CopySource::SameBucket))
+}
+
+/// The values of a header. Some servers read `_` as `-`.
+fn values<'h>(headers: &'h HeaderMap, name: &'static str) -> impl Iterator<Item = &'h str> {
+    let is_one = move |one: &HeaderName| one.as_str().replace('_', "-") == name;
+    let all = headers.iter().filter(move |(one, _)| is_one(one));
+    all.map(|(_, value)| value.to_str().unwrap_or_default())
+}
+
+fn path_of(place: &str, path: &str, source: &str) -> Option<String> {
+    let source = source.strip_prefix('/').unwrap_or(source);
+    let object = source.split('?').next().unwrap_or_default();
+    let (bucket, key) = object.split_once('/')?;
+    // As it stands in the address of the request: who writes it otherwise gets no copy.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if bucket.is_empty() || !bucket.bytes().all(is_plain) {
+        return None;
+    }
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+    let after = host.strip_prefix(bucket);
+    if after.is_some_and(|after| after.starts_with('.')) {
+        return Some(format!("/{key}"));
+    }
+    let first = path.split('/').nth(1);
+    (!is_of_bucket(host) && first == Some(bucket)).then(|| format!("/{bucket}/{key}"))
+}
+
+/// Whether a host of AWS' is one bucket's, whose name its paths do not have.
+fn is_of_bucket(host: &str) -> bool {
+    let is_aws = host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
+    is_aws && !host.starts_with("s3.") && !host.starts_with("s3-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_is_read_where_it_is_of_the_same_bucket() {
+        const BUCKET: &str = "b.s3.eu-central-1.amazonaws.com:443";
+        const ALL: &str = "s3.eu-central-1.amazonaws.com:443";
+        for (place, path, source, want) in [
+            (BUCKET, "/k", "b/d/x%20y", Some("/d/x%20y")),
+            (BUCKET, "/k", "/b/x?versionId=1", Some("/x")),
+            (ALL, "/b/k", "/b/x", Some("/b/x")),
+            ("127.0.0.1:9000", "/b/k", "b/x", Some("/b/x")),
+            (BUCKET, "/k", "other/secret", None),
+            // The first part of this path is no bucket.
+            (BUCKET, "/other/k", "other/secret", None),
+            (ALL, "/b/k", "other/x", None),
+            (BUCKET, "/k", "b%2Fx", None),
+            (BUCKET, "/k", "arn:aws:s3:eu:1:accesspoint/a/object/x", None),
+            (BUCKET, "/k", "", None),
+        ] {
+            for name in [SOURCE, "x_amz_copy_source"] {
+                let request = hyper::Request::put(path).header(name, source);
+                let head = request.body(()).unwrap().into_parts().0;
+                let want = want.map_or(CopySource::Elsewhere, |path| {
+                    CopySource::SameBucket(path.into())
+                });
+                assert_eq!(copy_source(place, &head), Some(want), "{place} {source}");
+            }
+        }
+        let head = |names: &[&'static str]| {
+            let request = hyper::Request::put("/b/k");
+            let add = |request: hyper::http::request::Builder, name: &&'static str| {
+                request.header(*name, "/b/x")
+            };
+            let request = names.iter().fold(request, add);
+            request.body(()).unwrap().into_parts().0
+        };
+        assert_eq!(copy_source(ALL, &head(&[])), None);
+        for names in [&[SOURCE, SOURCE][..], &[RENAMED]] {
+            let want = Some(CopySource::Elsewhere);
+            assert_eq!(copy_source(ALL, &head(names)), want, "{names:?}");
+        }
+    }
+}
