@@ -4,7 +4,7 @@ use super::answer::{DecryptedAnswer, Searched, refused};
 use super::attach::{AttachDecision, Attachment, HostCredentials};
 use super::head::{self, Scheme};
 use super::host::DecryptedHost;
-use super::limits::REFUSAL_BODY;
+use super::limits::{PASSED_OVER, PASSING_OVER, REFUSAL_BODY};
 use super::refusal::RequestRefusal;
 use super::session::CredentialSession;
 use super::streams::Activity;
@@ -18,8 +18,8 @@ use broker_protocol::gateway::{Attach, CredentialVerdict, RequestRule};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING, UPGRADE,
-    WWW_AUTHENTICATE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING,
+    UPGRADE, WWW_AUTHENTICATE,
 };
 use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
@@ -85,9 +85,13 @@ impl Exchange {
     ) -> Result<Response<DecryptedAnswer>, RequestRefusal> {
         let program = hyper::upgrade::on(&mut request);
         let (mut head, body) = request.into_parts();
-        head::check(&head, self.at(), self.scheme)?;
-        let asking = self.judge(&head)?;
-        let mut decision = self.decide(&head)?;
+        let (asking, mut decision) = match self.admit(&head) {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                self.pass_over(&head, body);
+                return Err(refusal);
+            }
+        };
         let body = self.allowed(asking, &head, body).await?;
         if let Some(credential) = decision.login {
             return self.log_in(credential, head, body).await;
@@ -128,6 +132,36 @@ impl Exchange {
             close(answer.headers_mut());
         }
         Ok(answer)
+    }
+
+    /// What is known of a request before its body: the rules that ask about it, and its credential.
+    fn admit(
+        &self,
+        head: &Parts,
+    ) -> Result<(Vec<&(u16, RequestRule)>, AttachDecision), RequestRefusal> {
+        head::check(head, self.at(), self.scheme)?;
+        Ok((self.judge(head)?, self.decide(head)?))
+    }
+
+    /// Reads a body that goes nowhere: a program that still writes when its connection ends does not read why it was refused.
+    fn pass_over(&self, head: &Parts, mut body: Incoming) {
+        // This one waits for a word before it sends.
+        if body.is_end_stream() || head.headers.contains_key(EXPECT) {
+            return;
+        }
+        self.tasks.spawn(async move {
+            let mut left = PASSED_OVER;
+            let whole = async {
+                while let Some(Ok(frame)) = body.frame().await {
+                    let length = frame.data_ref().map_or(0, |data| data.len());
+                    match left.checked_sub(length) {
+                        Some(less) => left = less,
+                        None => return,
+                    }
+                }
+            };
+            let _ = timeout(PASSING_OVER, whole).await;
+        });
     }
 
     /// Whether a request with a body must be the last of its connection: a server that does not read the body of a `GET`, say, takes it

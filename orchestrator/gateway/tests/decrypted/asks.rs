@@ -136,6 +136,24 @@ fn a_body_that_does_not_say_in_time_what_it_changes_is_refused() {
 }
 
 #[test]
+fn a_program_that_sends_a_long_body_reads_why_it_is_refused() {
+    local(async {
+        let mut setup = asking(&["/**"]);
+        setup.rules[0][0].action = RuleAction::Deny;
+        let world = World::new(setup).await;
+        for length in [0, 1, 4 << 20] {
+            let head = format!(
+                "POST /x HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+            );
+            let answer = world.http1(&(head + &"x".repeat(length))).await;
+            assert!(answer.starts_with("HTTP/1.1 403"), "{length}: {answer}");
+            assert!(answer.contains("policy.toml:7"), "{length}: {answer}");
+        }
+        assert_eq!(world.seen.borrow().len(), 0);
+    });
+}
+
+#[test]
 fn a_query_of_graphql_with_another_in_its_address_is_refused() {
     local(async {
         let world = World::new(asking(&["/**"])).await;
