@@ -57,6 +57,9 @@ pub(super) enum ProtocolSwitch {
     WebSocket,
 }
 
+/// The rules that ask about a request, with their numbers.
+pub(super) type AskingRules<'r> = Vec<&'r (u16, RequestRule)>;
+
 /// A credential on its way into a request.
 struct AttachedCredential {
     attachment: Attachment,
@@ -135,10 +138,7 @@ impl Exchange {
     }
 
     /// What is known of a request before its body: the rules that ask about it, and its credential.
-    fn admit(
-        &self,
-        head: &Parts,
-    ) -> Result<(Vec<&(u16, RequestRule)>, AttachDecision), RequestRefusal> {
+    fn admit(&self, head: &Parts) -> Result<(AskingRules<'_>, AttachDecision), RequestRefusal> {
         head::check(head, self.at(), self.scheme)?;
         Ok((self.judge(head)?, self.decide(head)?))
     }
@@ -175,7 +175,7 @@ impl Exchange {
     }
 
     /// Whether the rules let the request go to the host at all, and which of them ask about it.
-    fn judge(&self, head: &Parts) -> Result<Vec<&(u16, RequestRule)>, RequestRefusal> {
+    fn judge(&self, head: &Parts) -> Result<AskingRules<'_>, RequestRefusal> {
         let place = self.host.place();
         let wanted = RequestedUse::new(&place, head.method.as_str(), &head.uri, &head.headers);
         self.host.rules.judge(&wanted, self.host.port)

@@ -1,13 +1,13 @@
 //! A request that rules ask about: as much of its body is read as says what it changes, the question is asked, and the body goes on from
 //! its beginning.
 
-use super::exchange::Exchange;
+use super::exchange::{AskingRules, Exchange};
 use super::held_body::BodyBeginning;
 use super::questions::Questions;
 use super::refusal::RequestRefusal;
 use super::rules::beginning;
 use super::upstream::RequestBody;
-use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestEffect, RequestRule};
+use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestEffect};
 use broker_protocol::limit;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
@@ -20,7 +20,7 @@ impl Exchange {
     /// Nobody has, or what it changes cannot be read.
     pub(super) async fn allowed(
         &self,
-        asking: Vec<&(u16, RequestRule)>,
+        asking: AskingRules<'_>,
         head: &Parts,
         body: Incoming,
     ) -> Result<RequestBody, RequestRefusal> {
