@@ -369,15 +369,11 @@ pub(crate) fn closed_to_leases(
     {
         return Some("commands have private directories there".to_owned());
     }
-    if let Some(name) = kept_at(path, &spec.policy, &user.variables) {
-        return Some(format!(
-            "commands would read the value of the credential `{name}` in it"
-        ));
-    }
-    match access {
+    let kept = kept_at(path, &spec.policy, &user.variables);
+    kept.or_else(|| match access {
         Access::Read => closed_to_roots(path, user),
         Access::Write => closed(path, &spec.policy, user),
-    }
+    })
 }
 
 /// The session's own directories, where cells have their own root.

@@ -148,19 +148,17 @@ fn file_of(from: &CredentialSource, variables: &Variables) -> Option<PathBuf> {
     }
 }
 
-/// The name of what the gateway of a session with this policy takes from a file at or below `path`: commands that read there would
-/// have the value.
-pub fn kept_at<'p>(
-    path: &Path,
-    policy: &'p EffectivePolicy,
-    variables: &Variables,
-) -> Option<&'p str> {
+/// Why commands of a session with this policy may not read at or below `path`: they would have what its gateway takes from a file there.
+pub fn kept_at(path: &Path, policy: &EffectivePolicy, variables: &Variables) -> Option<String> {
     let proxy = policy.gateway.proxy.iter();
     let login = proxy.filter_map(|proxy| Some(("proxy login", proxy.login.as_ref()?)));
     let own = policy.credentials.iter();
     let mut sources = own.map(|own| (own.name.as_str(), &own.from)).chain(login);
     let is_there = |from| file_of(from, variables).is_some_and(|file| leads_below(&file, path));
-    sources.find_map(|(name, from)| is_there(from).then_some(name))
+    let (name, _) = sources.find(|(_, from)| is_there(from))?;
+    Some(format!(
+        "commands would read the value of the credential `{name}` in it"
+    ))
 }
 
 /// Whether a file, or what it leads to, lies at or below `path`.

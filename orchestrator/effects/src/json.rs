@@ -283,25 +283,25 @@ impl PublishedPackage {
     }
 }
 
-/// The names of files, without these.
-struct FileNames(BTreeSet<String>);
+/// The names of files that come with a package.
+struct AttachedFiles(BTreeSet<String>);
 
-impl<'de> Deserialize<'de> for FileNames {
+impl<'de> Deserialize<'de> for AttachedFiles {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FileNamesVisitor)
+        deserializer.deserialize_map(AttachedFilesVisitor)
     }
 }
 
-struct FileNamesVisitor;
+struct AttachedFilesVisitor;
 
-impl<'de> Visitor<'de> for FileNamesVisitor {
-    type Value = FileNames;
+impl<'de> Visitor<'de> for AttachedFilesVisitor {
+    type Value = AttachedFiles;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<FileNames, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<AttachedFiles, A::Error> {
         let mut names = BTreeSet::new();
         while let Some(name) = all.next_key::<String>()? {
             all.next_value::<IgnoredAny>()?;
@@ -309,7 +309,7 @@ impl<'de> Visitor<'de> for FileNamesVisitor {
                 return Err(A::Error::custom("a name stands twice"));
             }
         }
-        Ok(FileNames(names))
+        Ok(AttachedFiles(names))
     }
 }
 
@@ -340,7 +340,7 @@ impl<'de> Visitor<'de> for PackageVisitor {
                 "access" => Strict(package.access) = all.next_value()?,
                 "_attachments" => {
                     package.is_published = true;
-                    FileNames(package.files) = all.next_value()?;
+                    AttachedFiles(package.files) = all.next_value()?;
                 }
                 _ => drop(all.next_value::<IgnoredAny>()?),
             }
