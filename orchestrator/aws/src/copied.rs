@@ -47,18 +47,21 @@ fn path_of(place: &str, path: &str, source: &str) -> Option<String> {
         return None;
     }
     let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-    let after = host.strip_prefix(bucket);
-    if after.is_some_and(|after| after.starts_with('.')) {
-        return Some(format!("/{key}"));
+    match own_bucket(host) {
+        Some(own) => (own == bucket).then(|| format!("/{key}")),
+        None => {
+            let first = path.split('/').nth(1);
+            (first == Some(bucket)).then(|| format!("/{bucket}/{key}"))
+        }
     }
-    let first = path.split('/').nth(1);
-    (!is_of_bucket(host) && first == Some(bucket)).then(|| format!("/{bucket}/{key}"))
 }
 
-/// Whether a host of AWS' is one bucket's, whose name its paths do not have.
-fn is_of_bucket(host: &str) -> bool {
+/// The bucket of a host of AWS' that is for one, and whose paths do not name it. Of others the first part of a path is the bucket.
+fn own_bucket(host: &str) -> Option<&str> {
     let is_aws = host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
-    is_aws && !host.starts_with("s3.") && !host.starts_with("s3-")
+    let marks = [".s3.", ".s3-", ".s3express-"];
+    let ends = marks.iter().filter_map(|mark| host.rfind(mark));
+    ends.max().filter(|_| is_aws).map(|end| &host[..end])
 }
 
 #[cfg(test)]
@@ -73,8 +76,11 @@ mod tests {
             (BUCKET, "/k", "b/d/x%20y", Some("/d/x%20y")),
             (BUCKET, "/k", "/b/x?versionId=1", Some("/x")),
             (ALL, "/b/k", "/b/x", Some("/b/x")),
+            ("a.b.s3-eu-1.amazonaws.com", "/k", "a.b/x", Some("/x")),
             ("127.0.0.1:9000", "/b/k", "b/x", Some("/b/x")),
             (BUCKET, "/k", "other/secret", None),
+            (BUCKET, "/k", "b.s3/x", None),
+            ("minio.example:443", "/b/k", "minio/b/x", None),
             // The first part of this path is no bucket.
             (BUCKET, "/other/k", "other/secret", None),
             (ALL, "/b/k", "other/x", None),

@@ -489,7 +489,6 @@ mod tests {
         thread::Builder::new().spawn(|| ()).map(drop)
     })];
 
-    /// Makes the attacks on a thread, which first confines itself if requested.
     /// Confines this thread alone.
     fn confine_thread(needs: &Needs) -> Confinement {
         Confinement {
@@ -498,6 +497,7 @@ mod tests {
         }
     }
 
+    /// Makes the attacks on a thread, which first confines itself if requested.
     fn attack(
         scene: &Arc<Fixture>,
         attacks: &'static [(&str, Attack)],

@@ -16,9 +16,10 @@ const METHODS: [&str; 5] = [
     "x-original-method",
     "x-forwarded-method",
 ];
-/// Parameters of a query by which they are, too: of Rails, Laravel and Symfony, of Salesforce, of others.
-const METHOD_PARAMETERS: [&str; 6] = [
-    "_method",
+/// The parameter of a query by which they are, too, as Rails, Laravel and Symfony have it.
+const METHOD_PARAMETER: &str = "_method";
+/// Parameters that mean it where their value is a method.
+const METHOD_PARAMETERS: [&str; 5] = [
     "_httpmethod",
     "http_method",
     "httpmethod",
@@ -223,12 +224,7 @@ fn is_of_method(name: &str, value: &str) -> bool {
         let is = |one: &&str| value.trim().eq_ignore_ascii_case(one);
         known.iter().chain(&OFF).any(is)
     };
-    match METHOD_PARAMETERS.iter().position(|one| *one == name) {
-        Some(0) => true,
-        // Of others the name alone says little.
-        Some(_) => is_method(),
-        None => false,
-    }
+    name == METHOD_PARAMETER || METHOD_PARAMETERS.contains(&&*name) && is_method()
 }
 
 /// Whether a request gets the credential although it has no placeholder.
