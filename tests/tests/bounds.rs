@@ -572,22 +572,26 @@ place_test!(
     flat_only
 );
 /// The project is walked once in the tier that cannot be known before namespaces are refused, too. Only the process that walks it
-/// counts: how many cells are made ahead depends on the machine's load. An ordinary user's strace sees no names of such a process.
+/// counts: how many cells are made ahead depends on the machine's load. An ordinary user's strace sees no names of such a process. What has
+/// changed shortly before is looked at again, so the lesser of two openings counts.
 fn the_flat_tier_opens_with_the_calls_of_the_namespaced_tier(place: Place) {
     let tree = "mkdir -p d/{0..9}/{0..9}/{0..5} && for d in d/*/*/*; do touch $d/{1..5}; done";
     let opens = |tier| {
         let world = World::new(Place { tier, ..place });
         world.on_host(tree).success();
-        let trace = traced(&world, |session| {
-            for _ in 0..3 {
-                session.bash("true").success();
+        let opened = [(); 2].map(|()| {
+            let trace = traced(&world, |session| {
+                for _ in 0..3 {
+                    session.bash("true").success();
+                }
+            });
+            let mut listed = BTreeMap::<_, usize>::new();
+            for line in trace.lines().filter(|line| line.contains(" getdents64(")) {
+                *listed.entry(line.split(' ').next()).or_default() += 1;
             }
+            listed.into_values().max().unwrap_or_default()
         });
-        let mut listed = BTreeMap::<_, usize>::new();
-        for line in trace.lines().filter(|line| line.contains(" getdents64(")) {
-            *listed.entry(line.split(' ').next()).or_default() += 1;
-        }
-        listed.into_values().max().unwrap_or_default()
+        opened.into_iter().min().unwrap_or_default()
     };
     let (flat, namespaced) = (opens(Tier::Flat), opens(Tier::Namespaced));
     assert!(
