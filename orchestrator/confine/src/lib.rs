@@ -489,7 +489,7 @@ mod tests {
         thread::Builder::new().spawn(|| ()).map(drop)
     })];
 
-    /// Confines this thread alone.
+    /// Confines the thread of one attack, and no other of this program.
     fn confine_thread(needs: &Needs) -> Confinement {
         Confinement {
             landlock: landlock(needs),
