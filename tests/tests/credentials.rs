@@ -238,16 +238,22 @@ fn the_file_of_a_credential_is_lent_to_no_command(place: Place) {
         assert!(said.contains("value of the credential `one`"), "{said}");
     }
     // A grant opens it to every command: then there is no credential that they would not see.
-    let grant = format!(
-        "[profile.shown]\nextends = 'net'\ngrants = [{{ path = '{}' }}]\n",
-        directory.display()
-    );
+    let link = world.home.join("link");
+    symlink(&directory, &link).unwrap();
     let from = format!("{{ file = '{}' }}", file.display());
-    world.set_policy(policy(&from) + &grant);
-    let shown = read("shown", &[]);
-    let said = shown.errors();
-    assert!(said.contains("leads to where commands can read"), "{said}");
-    assert_eq!(shown.text().trim(), VALUE);
+    for granted in [&directory, &link] {
+        let grant = format!(
+            "[profile.shown]\nextends = 'net'\ngrants = [{{ path = '{}' }}]\n",
+            granted.display()
+        );
+        world.set_policy(policy(&from) + &grant);
+        let shown = read("shown", &[]);
+        let said = shown.errors();
+        assert!(said.contains("leads to where commands can read"), "{said}");
+        if granted == &directory {
+            assert_eq!(shown.text().trim(), VALUE);
+        }
+    }
 }
 
 /// `lazaret credential WORDS` of the user.

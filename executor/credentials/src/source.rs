@@ -161,9 +161,10 @@ pub fn kept_at(path: &Path, policy: &EffectivePolicy, variables: &Variables) -> 
     ))
 }
 
-/// Whether a file, or what it leads to, lies at or below `path`.
+/// Whether a file, or what it leads to, lies at or below `path`, or below what that leads to.
 fn leads_below(file: &Path, path: &Path) -> bool {
-    file.starts_with(path) || file.canonicalize().is_ok_and(|real| real.starts_with(path))
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    file.starts_with(path) || real(file).starts_with(real(path))
 }
 
 impl UserSource {
