@@ -1,4 +1,4 @@
-//! What a request for S3 copies into its own object: the service reads it by the same key, in whichever bucket it lies.
+//! The object that a request for S3 copies into its own: the service reads it by the same key, in whichever bucket it lies.
 
 use hyper::header::{HeaderMap, HeaderName};
 use hyper::http::request::Parts;

@@ -3,11 +3,12 @@
 use crate::unread::UnreadBody;
 use broker_protocol::gateway::{EffectKind, RequestEffect};
 use broker_protocol::limit;
-use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::marker::PhantomData;
 
 /// Reads a value that all servers read alike.
 ///
@@ -30,15 +31,16 @@ pub(super) fn published(path: &str, bytes: &[u8]) -> Result<Vec<RequestEffect>, 
     if !package.names.iter().all(|name| *name == of_path) || package.is_contradictory {
         return Err(UnreadBody::Names);
     }
-    let (kind, change) = match package.is_published {
-        true => (EffectKind::Create, "publish"),
-        false => (EffectKind::Update, "change what is said of it"),
+    let (kind, change) = match &package.files {
+        Some(_) => (EffectKind::Create, "publish"),
+        None => (EffectKind::Update, "change what is said of it"),
     };
     let versions = package.versions.iter();
     let versions = versions.map(|version| (kind, version.clone(), change.to_owned()));
     let (tags, maintainers) = (tags(&package.tags)?, maintainers(&package.maintainers)?);
     let update = |object| (EffectKind::Update, object, String::new());
-    let files = package.files.iter().filter(|file| !package.is_own(file));
+    let files = package.files.iter().flatten();
+    let files = files.filter(|file| !package.is_own(file));
     let files = files.map(|file| format!("file {file}"));
     let more = tags.into_iter().chain(maintainers).chain(files).map(update);
     let named: Vec<_> = versions.chain(more).collect();
@@ -262,12 +264,19 @@ struct PublishedPackage {
     access: Value,
     /// Whether it has a key of a package's, and is not of another interface.
     is_one: bool,
-    /// Whether files come with it, and their names.
-    is_published: bool,
-    files: BTreeSet<String>,
+    /// The names of files that come with it, if it is published and not only described.
+    files: Option<BTreeSet<String>>,
 }
 
 impl PublishedPackage {
+    fn take_versions(&mut self, UniqueMembers(versions): UniqueMembers<VersionHead>) {
+        for (key, VersionHead { name, version }) in versions {
+            self.names.extend(name);
+            self.is_contradictory |= version.is_some_and(|version| version != key);
+            self.versions.insert(key);
+        }
+    }
+
     /// Whether a file is called after the package and one of its versions, as those of npm's clients are: then it needs no line.
     fn is_own(&self, file: &str) -> bool {
         let ends = |version: &String| {
@@ -283,33 +292,32 @@ impl PublishedPackage {
     }
 }
 
-/// The names of files that come with a package.
-struct AttachedFiles(BTreeSet<String>);
+/// Members of an object in which no name stands twice.
+struct UniqueMembers<V>(BTreeMap<String, V>);
 
-impl<'de> Deserialize<'de> for AttachedFiles {
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMembers<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(AttachedFilesVisitor)
+        deserializer.deserialize_map(UniqueVisitor(PhantomData))
     }
 }
 
-struct AttachedFilesVisitor;
+struct UniqueVisitor<V>(PhantomData<V>);
 
-impl<'de> Visitor<'de> for AttachedFilesVisitor {
-    type Value = AttachedFiles;
+impl<'de, V: Deserialize<'de>> Visitor<'de> for UniqueVisitor<V> {
+    type Value = UniqueMembers<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<AttachedFiles, A::Error> {
-        let mut names = BTreeSet::new();
-        while let Some(name) = all.next_key::<String>()? {
-            all.next_value::<IgnoredAny>()?;
-            if !names.insert(name) {
+    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+        let mut members = BTreeMap::new();
+        while let Some((name, value)) = all.next_entry()? {
+            if members.insert(name, value).is_some() {
                 return Err(A::Error::custom("a name stands twice"));
             }
         }
-        Ok(AttachedFiles(names))
+        Ok(UniqueMembers(members))
     }
 }
 
@@ -334,13 +342,13 @@ impl<'de> Visitor<'de> for PackageVisitor {
             package.is_one |= PACKAGE_KEYS.contains(&&*name);
             match &*name {
                 "name" | "_id" => package.names.extend([all.next_value::<String>()?]),
-                "versions" => all.next_value_seed(PublishedVersions(&mut package))?,
+                "versions" => package.take_versions(all.next_value()?),
                 "dist-tags" => Strict(package.tags) = all.next_value()?,
                 "maintainers" => Strict(package.maintainers) = all.next_value()?,
                 "access" => Strict(package.access) = all.next_value()?,
                 "_attachments" => {
-                    package.is_published = true;
-                    AttachedFiles(package.files) = all.next_value()?;
+                    let UniqueMembers(files): UniqueMembers<IgnoredAny> = all.next_value()?;
+                    package.files = Some(files.into_keys().collect());
                 }
                 _ => drop(all.next_value::<IgnoredAny>()?),
             }
@@ -352,40 +360,7 @@ impl<'de> Visitor<'de> for PackageVisitor {
     }
 }
 
-/// Takes the versions of a package to what is known of it.
-struct PublishedVersions<'p>(&'p mut PublishedPackage);
-
-impl<'de> DeserializeSeed<'de> for PublishedVersions<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for PublishedVersions<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
-        let Self(package) = self;
-        while let Some(key) = all.next_key::<String>()? {
-            // A name of these that stands twice is an error of the derived code.
-            let VersionHead { name, version } = all.next_value()?;
-            package.names.extend(name);
-            package.is_contradictory |= version.is_some_and(|version| version != key);
-            if !package.versions.insert(key) {
-                return Err(A::Error::custom("a name stands twice"));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The names by which a version calls itself.
+/// The names by which a version calls itself. One of these that stands twice is an error of the derived code.
 #[derive(Deserialize)]
 struct VersionHead {
     name: Option<String>,

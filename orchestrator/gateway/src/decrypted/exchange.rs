@@ -137,7 +137,7 @@ impl Exchange {
         Ok(answer)
     }
 
-    /// What is known of a request before its body: the rules that ask about it, and its credential.
+    /// Decides on a request by its head: returns the rules that ask about it, and its credential.
     fn admit(&self, head: &Parts) -> Result<(AskingRules<'_>, AttachDecision), RequestRefusal> {
         head::check(head, self.at(), self.scheme)?;
         Ok((self.judge(head)?, self.decide(head)?))

@@ -29,7 +29,7 @@ pub(crate) const REMEMBERED: usize = 4;
 pub(crate) const TOKENS: usize = 8;
 /// Maximum length of a host's answer `401` that is read so that the request can be sent again.
 pub(crate) const REFUSAL_BODY: usize = 64 * 1024;
-/// What is read of the body of a refused request after its answer: bytes, and for how long.
+/// Maximum bytes of a refused request's body that are read after its answer, and for how long.
 pub(crate) const PASSED_OVER: usize = 16 << 20;
 pub(crate) const PASSING_OVER: Duration = Duration::from_secs(5);
 
