@@ -214,7 +214,7 @@ const LINKED: Linked = Linked {
 };
 
 fn key_finder() -> KeySearch {
-    let mut finder = KeyFinder::default();
+    let mut finder = KeyFinder::new(orchestrator_mcp_client::held_settings::without_secrets);
     Box::new(move |files, query, line| finder.find(files, query, line))
 }
 

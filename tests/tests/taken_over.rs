@@ -923,8 +923,13 @@ fn no_secret_of_the_environment_is_in_the_memory_between_an_editor_and_its_agent
 
 /// A server at which a person has logged in, by a secret of the environment of all that is started with it.
 fn logged_in(world: &World, mode: &str, secret: &str) -> RemoteServer {
+    logged_in_by(world, mode, "${LOGIN_SECRET}", secret)
+}
+
+/// The same, where the settings have `text` for the secret.
+fn logged_in_by(world: &World, mode: &str, text: &str, secret: &str) -> RemoteServer {
     let remote = RemoteServer::start(world, mode);
-    let login = json!({ "clientId": "of-the-test", "clientSecret": "${LOGIN_SECRET}" });
+    let login = json!({ "clientId": "of-the-test", "clientSecret": text });
     let entry = json!({ "type": "http", "url": remote.url(), "oauth": login });
     settings(world, json!({ "there": entry }));
     let mut command = servers(world);
@@ -978,6 +983,46 @@ fn no_token_of_a_login_is_in_the_memory_of_a_session_nor_in_its_files(place: Pla
     }
     session.close(LIMIT);
     is_found_in_a_command_that_hears_nobody(&world, &token);
+}
+
+place_test!(no_secret_in_the_settings_of_servers_is_in_the_memory_of_a_session);
+fn no_secret_in_the_settings_of_servers_is_in_the_memory_of_a_session(place: Place) {
+    let world = World::new(place);
+    let secrets = [(); 3].map(|()| token());
+    let [of_client, of_header, of_path] = &secrets;
+    let with_login = logged_in_by(&world, "login-short", of_client, of_client);
+    let plain = RemoteServer::start(&world, "friendly");
+    let login = json!({ "clientId": "of-the-test", "clientSecret": of_client });
+    let header = json!({ "Authorization": format!("Bearer {of_header}") });
+    let url = |key: &str| format!("{}?api_key={key}&tenant=of-the-test", plain.url());
+    let entries = json!({
+        "there": { "type": "http", "url": with_login.url(), "oauth": login },
+        "header": { "url": plain.url(), "headers": header },
+        "path": { "url": url(of_path) },
+        "variable": { "url": url("${PATH_TOKEN}") },
+    });
+    settings(&world, entries);
+    let of_variable = token();
+    let mut command = dressed(&world, world.lazaret("session"));
+    let mut session = Session::start(command.env("PATH_TOKEN", &of_variable));
+    for server in ["there", "header", "path", "variable"] {
+        let said = session.call(&format!("mcp__{server}__echo"), json!({ "text": "x" }));
+        assert_eq!(said.success(), "x");
+    }
+    assert!(with_login.was_asked("POST", &format!("of-the-test:{of_client}")));
+    for part in [
+        &format!("Bearer {of_header}"),
+        &format!("/mcp?api_key={of_path}&tenant=of-the-test"),
+        &format!("/mcp?api_key={of_variable}&tenant=of-the-test"),
+    ] {
+        assert!(plain.was_asked("POST", part), "{part}");
+    }
+    let named = forms_in_memory(session.pid(), &plain.url());
+    assert!(named.contains(&"plain"), "control");
+    let mut all: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    all.push(&of_variable);
+    has_no_secret(session.pid(), &all);
+    session.close(LIMIT);
 }
 
 /// Searches the memory of a `command` that uses a login at a server in this mode, while that does not answer a request with `part`.

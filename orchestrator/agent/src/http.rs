@@ -3,7 +3,9 @@
 use crate::error::{ProviderError, brief};
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use orchestrator_http::ask::{By, HeldKey, HostOrigin, KeyUse, NamedRequest, NetworkFault};
+use orchestrator_http::ask::{
+    By, HeldKey, HostOrigin, KeyPlace, KeyUse, NamedRequest, NetworkFault,
+};
 use orchestrator_http::key::Key;
 use orchestrator_http::{
     ClientGateway, HostClient, HostRequest, HttpFailure, Response, name_key, name_request,
@@ -54,7 +56,7 @@ impl ProviderHttp {
                     number,
                     used: KeyUse::Provider,
                     origin: HostOrigin::of(&base),
-                    header: name.to_owned(),
+                    place: KeyPlace::Header(name.to_owned()),
                     template: value.clone(),
                 });
             }

@@ -115,9 +115,13 @@ impl NamedRequest {
         Self {
             origin: HostOrigin::of(url),
             method: method.to_owned(),
-            path: url[url::Position::BeforePath..url::Position::AfterQuery].to_owned(),
+            path: path_with_query(url).to_owned(),
         }
     }
+}
+
+fn path_with_query(url: &url::Url) -> &str {
+    &url[url::Position::BeforePath..url::Position::AfterQuery]
 }
 
 /// Requests in which a key is put: those for which the settings have it.
@@ -128,8 +132,6 @@ pub enum KeyUse {
     Engine,
     /// To a server of the user's settings.
     Server,
-    /// To one of a repository's.
-    RepositoryServer,
     /// To where such a server refers for a login: the secret of a client, for a token.
     Login,
 }
@@ -141,21 +143,28 @@ impl KeyUse {
             By::ProviderSettings => Some(Self::Provider),
             By::Engine => Some(Self::Engine),
             By::ServerSettings => Some(Self::Server),
-            By::RepositorySettings => Some(Self::RepositoryServer),
-            By::Model(_) | By::ModelOfImage(_) | By::ServerOf(_) => None,
+            By::RepositorySettings | By::Model(_) | By::ModelOfImage(_) | By::ServerOf(_) => None,
         }
     }
 }
 
-/// A header of requests to a host, in which the gateway puts a key: `lazaret` has none.
+/// The part of a request in which a key is put.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum KeyPlace {
+    /// The header with this name, in lower case.
+    Header(String),
+    /// The path with its query.
+    Path,
+}
+
+/// A place in requests to a host, in which the gateway puts a key: `lazaret` has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct HeldKey {
     pub number: u32,
     pub used: KeyUse,
     pub origin: HostOrigin,
-    /// The header's name, in lower case.
-    pub header: String,
-    /// The header's value as `lazaret` sends it, with [`HeldKey::place`] for the key.
+    pub place: KeyPlace,
+    /// What `lazaret` sends there, with [`HeldKey::text`] for the key.
     pub template: String,
 }
 
@@ -166,13 +175,24 @@ impl HeldKey {
             number: key.number()?,
             used,
             origin: HostOrigin::of(url),
-            header: name.to_owned(),
+            place: KeyPlace::Header(name.to_owned()),
             template: key.expose().to_owned(),
         })
     }
 
+    /// `key` in the path and query of `url`, which has its text in them.
+    pub fn in_path(key: u32, used: KeyUse, url: &url::Url) -> Self {
+        Self {
+            number: key,
+            used,
+            origin: HostOrigin::of(url),
+            place: KeyPlace::Path,
+            template: path_with_query(url).to_owned(),
+        }
+    }
+
     /// The text in place of the key `number`.
-    pub fn place(number: u32) -> String {
+    pub fn text(number: u32) -> String {
         Key::held(number).expose().to_owned()
     }
 }

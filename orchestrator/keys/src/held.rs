@@ -13,12 +13,10 @@ use orchestrator_http::key::{Key, KeyNames};
 use orchestrator_text::known::redactor;
 use orchestrator_text::secret_environment;
 use orchestrator_text::variables;
-use policies::secret::Secret;
+use policies::secret::{Secret, looks_secret};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 /// The key with these names: from `file` if one is named, else from the environment, else from the keyring. `None` if no place has
 /// one, or none is needed.
@@ -114,34 +112,29 @@ fn headers_here(name: &str) -> Result<Vec<(HeaderName, Key)>, KeyError> {
     let text = secret_environment::text(name).unwrap_or_default();
     let headers = header_list::parse(&text).ok_or(KeyError::NotHeaders)?;
     for (header, value) in &headers {
-        learn_parts(header.as_str(), value)?;
+        learn_parts(header.as_str(), value.expose())?;
     }
     Ok(headers)
 }
 
-/// Texts of headers that were asked for. They are asked for again when a server is connected to, when nobody is there to be asked.
-static TEXTS: Mutex<BTreeMap<(String, String), u32>> = Mutex::new(BTreeMap::new());
-
-/// `text`, the value of the header `name`, with the values of variables in place of their names. `None` where this process has to replace
-/// them itself.
+/// The settings in `file`, without their secrets. `None` where this process reads them itself.
 ///
 /// # Errors
-/// If a variable is not set, or the result is no value of a header.
-pub fn header(name: &str, text: &str) -> Result<Option<Key>, KeyError> {
-    let place = (name.to_owned(), text.to_owned());
-    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(number) = texts.get(&place) {
-        return Ok(Some(Key::held(*number)));
-    }
-    let (name, text) = place.clone();
-    match ask(&HeldQuery::Header { name, text })? {
-        Some(HeldAnswer::Secret(number)) => {
-            texts.insert(place, number);
-            Ok(Some(Key::held(number)))
-        }
-        Some(answer) => answer.no_secret().map(|()| None),
+/// If they cannot be read.
+pub fn settings(file: &Path) -> Result<Option<Value>, KeyError> {
+    match ask(&HeldQuery::Settings(file.to_owned()))? {
+        Some(HeldAnswer::Settings(settings)) => Ok(Some(settings)),
+        Some(answer) => Err(answer.no_secret().err().unwrap_or(KeyError::NotALine)),
         None => Ok(None),
     }
+}
+
+/// Whether a header is secret: by its name, or because its value comes from the environment.
+pub fn is_secret_header(name: &str, text: &str) -> bool {
+    const NAMES: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+    NAMES.contains(&name.to_ascii_lowercase().as_str())
+        || looks_secret(name.replace('-', "_").as_ref())
+        || !variables::names(text).is_empty()
 }
 
 /// The texts that a header's value makes secret: it as a whole and, in `Bearer TOKEN`, the token alone, which may appear elsewhere.
@@ -149,8 +142,12 @@ pub fn secret_parts(value: &str) -> impl Iterator<Item = &str> {
     value.split_whitespace().chain([value])
 }
 
-fn learn_parts(name: &str, value: &Key) -> Result<(), KeyError> {
-    for part in secret_parts(value.expose()) {
+/// Has these texts removed, by `name`, from everything that is shown or recorded.
+///
+/// # Errors
+/// If one cannot be searched for.
+pub fn learn_parts(name: &str, value: &str) -> Result<(), KeyError> {
+    for part in secret_parts(value) {
         redactor().learn(Secret {
             name: name.to_owned(),
             value: part.as_bytes().to_vec(),
@@ -174,16 +171,22 @@ impl HeldAnswer {
             Self::Missing => Ok(()),
             Self::Failed(why) => Err(KeyError::Held(why)),
             Self::KeyringFailed(why) => Err(KeyError::HeldKeyring(why)),
-            Self::Key { .. } | Self::Secret(_) | Self::Headers(_) => {
+            Self::Key { .. } | Self::Secret(_) | Self::Headers(_) | Self::Settings(_) => {
                 Err(KeyError::Held("another question was answered".to_owned()))
             }
         }
     }
 }
 
+/// Passes a key on, and returns the number by which the gateway has it.
+pub type HoldKey<'a> = dyn FnMut(&Key) -> Result<u32, KeyError> + 'a;
+
+/// Reads the settings in a file, with numbers in place of secrets.
+pub type SettingsReader = fn(&Files, &Path, &mut HoldKey<'_>) -> Result<Value, KeyError>;
+
 /// Finds secrets for another process, and passes them on.
-#[derive(Debug, Default)]
 pub struct KeyFinder {
+    read_settings: SettingsReader,
     count: u32,
     bytes: usize,
     /// The keyring, which remembers that it did not answer.
@@ -191,6 +194,15 @@ pub struct KeyFinder {
 }
 
 impl KeyFinder {
+    pub fn new(read_settings: SettingsReader) -> Self {
+        Self {
+            read_settings,
+            count: 0,
+            bytes: 0,
+            keyring: None,
+        }
+    }
+
     /// The answer to a question in another process. A secret that is found is written to `line`.
     ///
     /// # Errors
@@ -237,13 +249,11 @@ impl KeyFinder {
                 let all: Result<_, KeyError> = headers.into_iter().map(&mut numbered).collect();
                 all.map(HeldAnswer::Headers)
             }
-            HeldQuery::Header { name, text } => {
-                let replaced = variables::replace(&text, &secret_environment::text);
-                let replaced = replaced.map_err(|error| KeyError::Held(error.to_string()))?;
-                let unsendable = || KeyError::Held(format!("the header `{name}` cannot be sent"));
-                let value = Key::of_header(&replaced).ok_or_else(unsendable)?;
-                learn_parts(&name, &value)?;
-                Ok(HeldAnswer::Secret(self.pass(&value, &mut line)?))
+            HeldQuery::Settings(file) => {
+                let read = self.read_settings;
+                let mut hold = |key: &Key| self.pass(key, &mut line);
+                let settings = read(files, &file, &mut hold)?;
+                Ok(HeldAnswer::Settings(settings))
             }
         }
     }
@@ -286,5 +296,23 @@ impl KeyFinder {
         self.bytes += text.len();
         self.count += 1;
         Ok(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_that_are_secrets_are_known_by_name_or_origin() {
+        for (name, text) in [
+            ("Authorization", "Bearer x"),
+            ("X-Api-Key", "x"),
+            ("cookie", "x"),
+            ("X-Tenant", "${TENANT}"),
+        ] {
+            assert!(is_secret_header(name, text), "{name}");
+        }
+        assert!(!is_secret_header("X-Client", "lazaret"));
     }
 }

@@ -3,6 +3,7 @@
 use crate::find::KeySource;
 use crate::keyring::Keyring;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::PathBuf;
 
 /// A question for a secret.
@@ -20,11 +21,8 @@ pub(crate) enum HeldQuery {
     Collector(String),
     /// For the key of logins in this file, which is made if there is none.
     Login(PathBuf),
-    /// For a text with variables, which is the value of this header.
-    Header {
-        name: String,
-        text: String,
-    },
+    /// For the settings in this file, without their secrets.
+    Settings(PathBuf),
 }
 
 /// Where a key is looked for.
@@ -46,6 +44,8 @@ pub(crate) enum HeldAnswer {
     Secret(u32),
     /// Each with the name of its header.
     Headers(Vec<(String, u32)>),
+    /// As the [`crate::held::SettingsReader`] has them.
+    Settings(Value),
     Missing,
     /// An error in words; without the secret.
     Failed(String),

@@ -2,7 +2,7 @@
 
 use super::scene::{answer_of, call, mcp, names, session, world};
 use lazaret_tests::connect_proxy::ConnectProxy;
-use lazaret_tests::process::{self, Process};
+use lazaret_tests::process;
 use lazaret_tests::remote_server::{RemoteServer, answered, log_in, settings};
 use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
 use serde_json::{Value, json};
@@ -127,29 +127,6 @@ fn headers_are_sent_and_secrets_in_them_are_not_shown() {
         listed.contains("Authorization") && !listed.contains("a-token-of-mine"),
         "{listed}"
     );
-}
-
-place_test!(a_variable_in_a_header_is_in_no_memory_of_a_session);
-/// The gateway puts it in. The control is a header whose value the settings have themselves.
-fn a_variable_in_a_header_is_in_no_memory_of_a_session(place: Place) {
-    let world = world(place, json!({}));
-    let remote = RemoteServer::start(&world, "friendly");
-    let literal = format!("literal-{}", lazaret_tests::world::unique());
-    for (header, sent, is_held) in [
-        ("Bearer ${MY_API_KEY}", &world.key, false),
-        (&*format!("Bearer {literal}"), &literal, true),
-    ] {
-        let headers = json!({ "Authorization": header });
-        let entry = json!({ "url": remote.url(), "headers": headers });
-        settings(&world, json!({ "there": entry }));
-        let mut session = session(&world, &[]);
-        let echoed = session.call("mcp__there__echo", json!({ "text": "x" }));
-        assert!(echoed.success().contains('x'));
-        assert!(remote.was_asked("POST", &format!("Bearer {sent}")));
-        let lazaret = Process::find(session.pid()).unwrap();
-        assert_eq!(lazaret.memory_holds(sent), is_held, "{header}");
-        session.close(LIMIT);
-    }
 }
 
 once_test!(a_call_that_nobody_waits_for_is_cancelled_there);

@@ -117,7 +117,7 @@ impl<R: Resolve + 'static> ClientExchange<R> {
         if let Some(server) = asks_for_tokens(&self.by, request.headers()) {
             return self.log_in(server, request).await;
         }
-        keys.attach(&self.by, &self.target, request.headers_mut());
+        keys.attach(&self.by, &self.target, &mut request);
         keys.logins
             .attach(&self.by, &self.target, request.headers_mut());
         let answer = self.send(request.map(Either::Left)).await?;

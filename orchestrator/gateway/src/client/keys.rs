@@ -1,9 +1,11 @@
-//! Keys of the settings: each is put into one header of the requests to one host, for one use, in place of a text that `lazaret` sends. Elsewhere that text
+//! Keys of the settings: each is put into one header, or the path, of the requests to one host, for one use, in place of a text that `lazaret` sends. Elsewhere that text
 //! is text.
 
 use crate::serve::GatewayError;
-use hyper::header::{HeaderMap, HeaderValue};
-use orchestrator_http::ask::{By, HeldKey, HostOrigin, KEYS_MAX, KeyUse, KeyValue};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::http::uri::PathAndQuery;
+use hyper::{Request, Uri};
+use orchestrator_http::ask::{By, HeldKey, HostOrigin, KEYS_MAX, KeyPlace, KeyUse, KeyValue};
 use orchestrator_logins::ServerLogins;
 use orchestrator_reach::target::Target;
 use std::io::Read;
@@ -23,8 +25,27 @@ pub(super) struct AttachedKeys {
 
 struct AttachedKey {
     held: HeldKey,
-    /// The header's value with the key.
-    value: HeaderValue,
+    value: AttachedValue,
+}
+
+/// What is sent in place of the template: with the key.
+enum AttachedValue {
+    Header(HeaderName, HeaderValue),
+    Path(PathAndQuery),
+}
+
+impl AttachedValue {
+    fn of(held: &HeldKey, key: &str) -> Option<Self> {
+        let value = held.template.replace(&HeldKey::text(held.number), key);
+        match &held.place {
+            KeyPlace::Header(name) => {
+                let mut value = HeaderValue::from_str(&value).ok()?;
+                value.set_sensitive(true);
+                Some(Self::Header(HeaderName::try_from(name).ok()?, value))
+            }
+            KeyPlace::Path => PathAndQuery::try_from(value).ok().map(Self::Path),
+        }
+    }
 }
 
 impl AttachedKeys {
@@ -53,13 +74,10 @@ impl AttachedKeys {
             .collect::<Result<_, _>>()?;
         let attached = held.iter().map(|held| {
             let key = values.iter().find(|key| key.number == held.number)?;
-            let value = held
-                .template
-                .replace(&HeldKey::place(key.number), &key.value);
-            let mut value = HeaderValue::from_str(&value).ok()?;
-            value.set_sensitive(true);
-            let held = held.clone();
-            Some(AttachedKey { held, value })
+            Some(AttachedKey {
+                value: AttachedValue::of(held, &key.value)?,
+                held: held.clone(),
+            })
         });
         let attached: Option<Vec<_>> = attached.collect();
         let login = login_key.map(|number| values.iter().find(|key| key.number == number));
@@ -78,20 +96,33 @@ impl AttachedKeys {
                 && key.held.origin == *server
                 && key.held.template == text
         });
-        secrets.next().map(|key| key.value.as_bytes())
+        match &secrets.next()?.value {
+            AttachedValue::Header(_, value) => Some(value.as_bytes()),
+            AttachedValue::Path(_) => None,
+        }
     }
 
-    /// Puts keys into the `headers` of a request of `by` to the host of `target`, where they have the text in place of one.
-    pub(super) fn attach(&self, by: &By, target: &Target, headers: &mut HeaderMap) {
+    /// Puts keys into a `request` of `by` to the host of `target`, where it has the text in place of one.
+    pub(super) fn attach<B>(&self, by: &By, target: &Target, request: &mut Request<B>) {
         let Some(used) = KeyUse::of(by) else { return };
         let origin = HostOrigin::of(target.url());
         for AttachedKey { held, value } in &self.attached {
-            let sent = headers.get(&held.header);
-            let is_meant = held.used == used && held.origin == origin;
-            if is_meant && sent.is_some_and(|sent| sent == held.template.as_str()) {
-                let name = hyper::header::HeaderName::try_from(&held.header);
-                name.into_iter()
-                    .for_each(|name| drop(headers.insert(name, value.clone())));
+            if held.used != used || held.origin != origin {
+                continue;
+            }
+            match value {
+                AttachedValue::Header(name, value) => {
+                    let headers = request.headers_mut();
+                    let sent = headers.get(name);
+                    if sent.is_some_and(|sent| sent == held.template.as_str()) {
+                        headers.insert(name, value.clone());
+                    }
+                }
+                AttachedValue::Path(path) => {
+                    if *request.uri() == held.template.as_str() {
+                        *request.uri_mut() = Uri::from(path.clone());
+                    }
+                }
             }
         }
     }
@@ -107,8 +138,8 @@ mod tests {
             number,
             used: KeyUse::Provider,
             origin: HostOrigin::of(&origin.parse().unwrap()),
-            header: "authorization".to_owned(),
-            template: format!("Bearer {}", HeldKey::place(number)),
+            place: KeyPlace::Header("authorization".to_owned()),
+            template: format!("Bearer {}", HeldKey::text(number)),
         }
     }
 
@@ -126,10 +157,9 @@ mod tests {
         let (a, b) = ("https://a.example/v1", "https://b.example/");
         let keys = read(&[held(0, a), held(1, b)], text).unwrap();
         let sent = |by: By, url: &str, name: &'static str, value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(name, value.parse().unwrap());
-            keys.attach(&by, &Target::parse(url).unwrap(), &mut headers);
-            headers[name].to_str().unwrap().to_owned()
+            let mut request = Request::builder().header(name, value).body(()).unwrap();
+            keys.attach(&by, &Target::parse(url).unwrap(), &mut request);
+            request.headers()[name].to_str().unwrap().to_owned()
         };
         let first = "Bearer lazaret-key-0";
         let by = || By::ProviderSettings;
@@ -164,7 +194,6 @@ mod tests {
             KeyUse::Provider,
             KeyUse::Engine,
             KeyUse::Server,
-            KeyUse::RepositoryServer,
             KeyUse::Login,
         ];
         for (number, used) in uses.into_iter().enumerate() {
@@ -174,10 +203,10 @@ mod tests {
             };
             let keys = read(&[held], "{\"number\":0,\"value\":\"sk-0\"}\n").unwrap();
             let got = asks.clone().map(|by| {
-                let mut headers = HeaderMap::new();
-                headers.insert("authorization", "Bearer lazaret-key-0".parse().unwrap());
-                keys.attach(&by, &Target::parse(url).unwrap(), &mut headers);
-                headers["authorization"] == "Bearer sk-0"
+                let request = Request::builder().header("authorization", "Bearer lazaret-key-0");
+                let mut request = request.body(()).unwrap();
+                keys.attach(&by, &Target::parse(url).unwrap(), &mut request);
+                request.headers()["authorization"] == "Bearer sk-0"
             });
             // The last is in no header: what is put into a request for tokens is decided there.
             let is_meant = |at| at == number && used != KeyUse::Login;
@@ -186,9 +215,44 @@ mod tests {
     }
 
     #[test]
+    fn a_key_in_a_path_is_put_into_the_whole_path_at_its_host_alone() {
+        let at = |url: &str| url.parse().unwrap();
+        let (first, second) = (
+            at("https://a.example/mcp?lazaret-key-0"),
+            at("https://a.example/lazaret-key-1"),
+        );
+        let held = [(0, first), (1, second)]
+            .map(|(number, url)| HeldKey::in_path(number, KeyUse::Server, &url));
+        let text = "{\"number\":0,\"value\":\"k=s&b=%2F\"}\n{\"number\":1,\"value\":\"p/q?r=s\"}\n";
+        let keys = read(&held, text).unwrap();
+        let sent = |by: By, url: &str, path: &str| {
+            let mut request = Request::builder().uri(path).body(()).unwrap();
+            keys.attach(&by, &Target::parse(url).unwrap(), &mut request);
+            request.uri().to_string()
+        };
+        let (by, a) = (|| By::ServerSettings, "https://a.example/");
+        assert_eq!(sent(by(), a, "/mcp?lazaret-key-0"), "/mcp?k=s&b=%2F");
+        assert_eq!(sent(by(), a, "/lazaret-key-1"), "/p/q?r=s");
+        for (by, url, path) in [
+            (by(), "https://b.example/", "/mcp?lazaret-key-0"),
+            (by(), "http://a.example/", "/mcp?lazaret-key-0"),
+            (by(), a, "/mcp?lazaret-key-0&x=1"),
+            (by(), a, "/other?lazaret-key-0"),
+            (by(), a, "/mcp?lazaret-key-1"),
+            (by(), a, "/lazaret-key-1/x"),
+            (By::RepositorySettings, a, "/lazaret-key-1"),
+            (By::ProviderSettings, a, "/lazaret-key-1"),
+        ] {
+            assert_eq!(sent(by.clone(), url, path), path, "{by:?} {url}");
+        }
+        let unsendable = "{\"number\":0,\"value\":\"a b\"}\n";
+        assert!(read(&held[..1], unsendable).is_err());
+    }
+
+    #[test]
     fn the_secret_of_a_client_is_for_logins_of_its_server() {
         let (a, b) = ("https://a.example/", "https://b.example/");
-        let template = HeldKey::place(0);
+        let template = HeldKey::text(0);
         let of = |used| HeldKey {
             used,
             template: template.clone(),

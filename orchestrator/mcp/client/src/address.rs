@@ -1,7 +1,9 @@
 //! The address of a server, after replacing the variables in its settings.
 
 use crate::login::learn_secret;
-use crate::settings::{LoginSettings, ServerAddress, ServerKind, ServerSettings, SettingsOwner};
+use crate::settings::{
+    LoginSettings, ServerAddress, ServerKind, ServerSettings, SettingsOwner, SettingsValue,
+};
 use crate::store::{self, ServerFiles};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use orchestrator_http::ask::{HeldKey, HostOrigin, KeyUse};
@@ -13,7 +15,6 @@ use orchestrator_text::secret_environment;
 use orchestrator_text::variables;
 use orchestrator_web::error::WebError;
 use orchestrator_web::named::{NamedBy, NamedHost};
-use policies::secret::looks_secret;
 
 /// A server's address in the form that requests need.
 pub struct NamedAddress {
@@ -37,50 +38,34 @@ impl NamedAddress {
             let value = |name: &str| secret_environment::text(name);
             variables::replace(text, &value).map_err(|error| format!("cannot be reached: {error}"))
         };
-        let target = Target::parse(&replaced(&address.url)?)
+        let url = match address.held_path {
+            Some(_) => address.url.clone(),
+            None => replaced(&address.url)?,
+        };
+        let target = Target::parse(&url)
             .map_err(|error| format!("cannot be reached: its address is not {error}"))?;
         let mut headers = HeaderMap::new();
         let mut held = Vec::new();
-        for (name, text) in &address.headers {
+        for (name, value) in &address.headers {
             let wrong = || format!("cannot be reached: the header `{name}` cannot be sent");
             let header = HeaderName::try_from(name).map_err(|_| wrong())?;
-            let value = match held_value(name, text)? {
-                Some(key) => {
-                    held.push((header.clone(), key.clone()));
-                    key.expose().to_owned()
-                }
-                None => {
-                    let value = replaced(text)?;
-                    if is_secret(name, text) {
-                        held::secret_parts(&value).for_each(|part| learn_secret(name, part));
-                    }
-                    value
-                }
-            };
+            let (value, key) = sent(name, value, &replaced)?;
+            held.extend(key.map(|key| (header.clone(), key)));
             let mut value = HeaderValue::from_str(&value).map_err(|_| wrong())?;
             value.set_sensitive(true);
             headers.insert(header, value);
         }
-        let login = &address.login;
-        let text = login.client_secret.as_deref();
-        let held_secret = text.map(|text| held_value("clientSecret", text));
-        let held_secret = held_secret.transpose()?.flatten();
-        let client_secret = match &held_secret {
-            Some(key) => Some(key.expose().to_owned()),
-            None => text.map(replaced).transpose()?,
-        };
-        if held_secret.is_none() {
-            let secret = client_secret.iter();
-            secret.for_each(|secret| learn_secret("clientSecret", secret));
-        }
+        let client_secret = address.client_secret.as_ref();
+        let client_secret = client_secret.map(|value| sent("clientSecret", value, &replaced));
+        let (client_secret, held_secret) = client_secret.transpose()?.unzip();
         Ok(Self {
             target,
             headers,
             held,
-            held_secret,
+            held_secret: held_secret.flatten(),
             login: LoginSettings {
                 client_secret,
-                ..login.clone()
+                ..address.login.clone()
             },
         })
     }
@@ -111,18 +96,15 @@ pub fn name_hosts(servers: &[ServerSettings], project: &str) {
             && let Ok(named) = NamedAddress::of(address)
         {
             let url = named.target.url();
-            let used = match server.whose {
-                SettingsOwner::User => {
-                    name_host(url);
-                    KeyUse::Server
-                }
-                SettingsOwner::Repository => {
-                    name_stranger(url);
-                    KeyUse::RepositoryServer
-                }
-            };
+            match server.whose {
+                SettingsOwner::User => name_host(url),
+                SettingsOwner::Repository => name_stranger(url),
+            }
+            if let Some(number) = address.held_path {
+                name_key(HeldKey::in_path(number, KeyUse::Server, url));
+            }
             for (name, key) in &named.held {
-                let held = HeldKey::whole(key, used, url, name.as_str());
+                let held = HeldKey::whole(key, KeyUse::Server, url, name.as_str());
                 held.into_iter().for_each(name_key);
             }
             if let Some(key) = &named.held_secret {
@@ -135,36 +117,24 @@ pub fn name_hosts(servers: &[ServerSettings], project: &str) {
     }
 }
 
-/// The value of a header with variables, where another process has the secrets: only the gateway gets it.
-fn held_value(name: &str, text: &str) -> Result<Option<Key>, String> {
-    if variables::names(text).is_empty() {
-        return Ok(None);
-    }
-    held::header(name, text).map_err(|error| format!("cannot be reached: {error}"))
-}
-
-/// Whether a header is secret: by its name, or because its value comes from the environment.
-fn is_secret(name: &str, text: &str) -> bool {
-    const NAMES: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
-    NAMES.contains(&name.to_ascii_lowercase().as_str())
-        || looks_secret(name.replace('-', "_").as_ref())
-        || !variables::names(text).is_empty()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_that_are_secrets_are_known_by_name_or_origin() {
-        for (name, text) in [
-            ("Authorization", "Bearer x"),
-            ("X-Api-Key", "x"),
-            ("cookie", "x"),
-            ("X-Tenant", "${TENANT}"),
-        ] {
-            assert!(is_secret(name, text), "{name}");
+/// What is sent as the value of the header `name`, with its key where the gateway has that. A secret that this process has is known from then on.
+fn sent(
+    name: &str,
+    value: &SettingsValue,
+    replaced: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<(String, Option<Key>), String> {
+    match value {
+        SettingsValue::Text(text) => {
+            let value = replaced(text)?;
+            if held::is_secret_header(name, text) {
+                held::secret_parts(&value).for_each(|part| learn_secret(name, part));
+            }
+            Ok((value, None))
         }
-        assert!(!is_secret("X-Client", "lazaret"));
+        SettingsValue::Held(number) => {
+            let key = Key::held(*number);
+            Ok((key.expose().to_owned(), Some(key)))
+        }
+        SettingsValue::Unusable(why) => Err(format!("cannot be reached: {why}")),
     }
 }

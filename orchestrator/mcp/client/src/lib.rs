@@ -9,6 +9,7 @@ pub mod messages;
 pub(crate) mod blocks;
 pub(crate) mod pins;
 pub mod address;
+pub mod held_settings;
 mod state;
 mod http;
 mod sse;

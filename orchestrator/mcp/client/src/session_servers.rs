@@ -1,6 +1,7 @@
 //! The MCP servers of one session: read from the settings, attached to its tools, and ended with it.
 
 use crate::address::name_hosts;
+use crate::held_settings;
 use crate::servers::{ServerReport, Servers, Watch};
 use crate::settings::{self, ServerKind, ServerSettings, SettingsOwner};
 use crate::store::{self, ServerFiles};
@@ -45,9 +46,7 @@ impl FoundSettings {
     /// Only the settings of the user.
     pub(crate) fn of_user(files: &Files) -> Self {
         let mut found = Self::default();
-        match read(files, &store::user_file())
-            .and_then(|text| parse(text.as_deref(), SettingsOwner::User))
-        {
+        match held_settings::of_user(files, &store::user_file()) {
             Ok(servers) => found.servers = servers,
             Err(why) => {
                 found.broken(format!(
@@ -72,7 +71,7 @@ impl FoundSettings {
             self.proposed = Some(text);
             return;
         }
-        match parse(Some(&text), SettingsOwner::Repository) {
+        match settings::parse(&text, SettingsOwner::Repository) {
             Ok(servers) => {
                 let is_new = |server: &ServerSettings| {
                     !self.servers.iter().any(|own| own.name == server.name)
@@ -132,12 +131,6 @@ pub fn read(_: &Files, path: &Path) -> Result<Option<String>, String> {
     source::read_named(path, settings::FILE_MAX)
         .map(Some)
         .map_err(|error| error.to_string())
-}
-
-fn parse(text: Option<&str>, whose: SettingsOwner) -> Result<Vec<ServerSettings>, String> {
-    text.map_or(Ok(Vec::new()), |text| {
-        settings::parse(text, whose).map_err(|error| error.to_string())
-    })
 }
 
 /// Creates the directory of their files. Without it, no server is used.

@@ -5,8 +5,10 @@
 
 use broker_protocol::{Digest, Risk, limit};
 use orchestrator_config_edit::{Format, edit};
+use orchestrator_text::known::COLLECTOR_HEADERS;
 use orchestrator_text::variables;
-use serde::Deserialize;
+use policies::secret::looks_secret;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +29,7 @@ const TIMEOUT_S: u32 = 60;
 const TIMEOUT_MAX_S: u32 = 600;
 
 /// The owner of settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SettingsOwner {
     User,
     /// A repository, the digest of whose file the user has accepted.
@@ -35,7 +37,7 @@ pub enum SettingsOwner {
 }
 
 /// How much a server may see of the session's project.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Share {
     /// As much as its profile grants.
@@ -46,7 +48,7 @@ pub enum Share {
 }
 
 /// The settings of one server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerSettings {
     /// Letters, digits, `-` and single `_` between them, so that no two servers can have tools with the same name.
     pub name: String,
@@ -64,7 +66,7 @@ pub struct ServerSettings {
 }
 
 /// The kind of a server, which determines how it is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServerKind {
     /// A program, in a cell of its own.
     Program(ServerProgram),
@@ -73,7 +75,7 @@ pub enum ServerKind {
 }
 
 /// A server that runs as a program here.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerProgram {
     /// The program and its arguments. Variables are not replaced yet.
     pub command: Vec<String>,
@@ -91,19 +93,44 @@ pub struct ServerProgram {
 }
 
 /// A server that already runs somewhere.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerAddress {
-    /// Its URL. Variables are not replaced yet.
+    /// Its URL. Variables are not replaced yet, unless a key is held.
     pub url: String,
+    /// The number of the key which the gateway has for its path or query.
+    pub(crate) held_path: Option<u32>,
     /// Headers of each request, also before replacement.
-    pub headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, SettingsValue>,
     pub speech: Speech,
     /// How to log in, if that is configured.
     pub login: LoginSettings,
+    /// The secret of the client ID.
+    pub(crate) client_secret: Option<SettingsValue>,
+}
+
+/// A value in the settings that may be a secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SettingsValue {
+    /// As it stands there. Variables are not replaced yet.
+    Text(String),
+    /// The gateway alone has it, by this number.
+    Held(u32),
+    /// It cannot be sent, for this reason.
+    Unusable(String),
+}
+
+impl SettingsValue {
+    /// Its text, if that has variables; else nothing.
+    fn with_variables(&self) -> &str {
+        match self {
+            Self::Text(text) if !variables::names(text).is_empty() => text,
+            Self::Text(_) | Self::Held(_) | Self::Unusable(_) => "",
+        }
+    }
 }
 
 /// The transport protocol of a server with an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Speech {
     /// Streamable HTTP, in the protocol since 2025-03-26.
     Http,
@@ -112,12 +139,12 @@ pub enum Speech {
 }
 
 /// Our identity at a login.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LoginSettings {
     /// Our registered client ID; without it we register ourselves.
     pub client_id: Option<String>,
-    /// The secret of the client ID. Variables are not replaced yet.
+    /// The secret of the client ID.
     pub(crate) client_secret: Option<String>,
     /// The local port to which the browser is sent back; any free port if absent.
     pub callback_port: Option<u16>,
@@ -371,11 +398,20 @@ fn address(entry: &ServerEntry, speech: Speech) -> Result<ServerAddress, EntryFa
     if entry.oauth.client_secret.is_some() && entry.oauth.client_id.is_none() {
         return Err(EntryFault::SecretWithoutId);
     }
+    let text = |text: &String| SettingsValue::Text(text.clone());
+    let headers = entry.headers.iter();
     Ok(ServerAddress {
         url: entry.url.clone().unwrap_or_default(),
-        headers: entry.headers.clone(),
+        held_path: None,
+        headers: headers
+            .map(|(name, value)| (name.clone(), text(value)))
+            .collect(),
         speech,
-        login: entry.oauth.clone(),
+        login: LoginSettings {
+            client_secret: None,
+            ..entry.oauth.clone()
+        },
+        client_secret: entry.oauth.client_secret.as_ref().map(text),
     })
 }
 
@@ -455,36 +491,34 @@ fn check_repository(entry: &ServerEntry) -> Result<(), EntryFault> {
         .chain(of_address);
     match texts
         .flat_map(|text| variables::names(text))
-        .find(|name| policies::secret::looks_secret(name.as_ref()))
+        .find(|name| looks_secret(name.as_ref()) || COLLECTOR_HEADERS.contains(&name.as_str()))
     {
         Some(name) => Err(EntryFault::Secret(name)),
         None => Ok(()),
     }
 }
 
-/// Each text is prefixed with its length, so that no two servers have the same encoding.
+/// Each text is prefixed with its length, so that no two servers have the same encoding. A header's value counts only with variables in it: a
+/// new token is no other server, and nobody tries values by a digest.
 fn digest(kind: &ServerKind) -> Digest {
-    let (words, pairs, tail): (&[String], _, _) = match kind {
-        ServerKind::Program(ServerProgram {
-            command,
-            environment,
-            ..
-        }) => (command, environment, None),
-        ServerKind::Address(ServerAddress {
-            url,
-            headers,
-            speech,
-            ..
-        }) => (
-            std::slice::from_ref(url),
-            headers,
-            Some(format!("{speech:?}")),
-        ),
+    let mut pairs: Vec<&str> = Vec::new();
+    let (words, tail): (&[String], _) = match kind {
+        ServerKind::Program(program) => {
+            let all = program.environment.iter();
+            pairs.extend(all.flat_map(|(name, value)| [name.as_str(), value]));
+            (&program.command, None)
+        }
+        ServerKind::Address(address) => {
+            let all = address.headers.iter();
+            pairs.extend(all.flat_map(|(name, value)| [name.as_str(), value.with_variables()]));
+            let url = std::slice::from_ref(&address.url);
+            (url, Some(format!("{:?}", address.speech)))
+        }
     };
-    let pairs = pairs.iter().flat_map(|(name, value)| [name, value]);
+    let words = words.iter().map(String::as_str);
     let mut hash = Sha256::new();
     hash.update((words.len() as u64).to_le_bytes());
-    for text in words.iter().chain(pairs).chain(&tail) {
+    for text in words.chain(pairs).chain(tail.as_deref()) {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
     }
@@ -605,6 +639,7 @@ mod tests {
             "${AWS_SECRET_ACCESS_KEY}",
             "$API_TOKEN",
             "${GITHUB_TOKEN:-none}",
+            "${OTEL_EXPORTER_OTLP_HEADERS}",
         ] {
             for entry in [
                 json!({ "command": "x", "env": { "A": text } }),
