@@ -379,6 +379,8 @@ pub struct CredentialReport {
     pub verdict: CredentialVerdict,
     /// How many: at least one.
     pub count: u32,
+    /// As in [`ConnectionReport`].
+    pub call: Option<CallId>,
 }
 
 /// The result of a request in which a credential is concerned.
@@ -675,6 +677,7 @@ fn check_place(host: &str, port: u16, count: u32) -> Result<(), TooLarge> {
         port,
         verdict: crate::ConnectionVerdict::Allowed,
         count,
+        call: None,
         why: None,
         private: None,
     };

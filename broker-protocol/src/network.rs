@@ -1,9 +1,10 @@
 //! The network of cells: the hosts that a session requests, those that it gets, and the result of each connection.
 //!
-//! The broker has no network. It decides which hosts a session may reach, passes a listening socket on the
-//! cells' loopback to the client, and records what the client reports; the client carries the connections.
+//! The broker has no network. It decides which hosts a session may reach, passes a listening socket on the cells' loopback to the
+//! gateway, which carries the connections, and records what that reports.
 
 use crate::limit::{self, TooLarge, at_most};
+use crate::request::CallId;
 use serde::{Deserialize, Serialize};
 
 /// The hosts that a session requests, beyond those of its profile. The policy's files limit them.
@@ -78,6 +79,9 @@ pub struct ConnectionReport {
     pub verdict: ConnectionVerdict,
     /// How many connections with this result the report is about: at least one.
     pub count: u32,
+    /// The call of the cell whose supervisor has announced them: none where they are counted over several, or where no client waits
+    /// for a call, as in the background.
+    pub call: Option<CallId>,
     /// Why it was refused or failed: at most [`limit::DENIAL_TEXT`] bytes.
     pub why: Option<String>,
     /// Where its address is not public, the entry of `private` in a profile that would open it: at most [`limit::DENIAL_TEXT`] bytes.
@@ -282,6 +286,7 @@ mod tests {
             count: 1,
             why: None,
             private: None,
+            call: None,
         };
         for host in [
             "",

@@ -1161,6 +1161,7 @@ fn connection(verdict: ConnectionVerdict) -> ConnectionReport {
         count: 2,
         why: Some("it is at 10.0.0.1".into()),
         private: Some("10.0.0.1:443".into()),
+        call: Some(7),
     }
 }
 

@@ -173,6 +173,7 @@ impl Record {
             .value("port", report.port)
             .text("verdict", report.verdict.name())
             .value("count", report.count)
+            .of_call(report.call)
             .optional("why", why)
     }
 
@@ -185,6 +186,7 @@ impl Record {
             .text("method", &report.method)
             .text("verdict", report.verdict.name())
             .value("count", report.count)
+            .of_call(report.call)
     }
 
     /// A question about a request of a call's program, by the gateway's number.
@@ -319,6 +321,13 @@ impl Record {
     fn optional(self, name: &str, text: Option<&str>) -> Self {
         match text {
             Some(text) => self.text(name, text),
+            None => self,
+        }
+    }
+
+    fn of_call(self, call: Option<CallId>) -> Self {
+        match call {
+            Some(call) => self.value("call", call),
             None => self,
         }
     }

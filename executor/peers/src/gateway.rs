@@ -596,6 +596,7 @@ mod tests {
             method: "GET".into(),
             verdict: broker_protocol::gateway::CredentialVerdict::Used,
             count: 1,
+            call: None,
         };
         let asked = HeldRequest {
             question: 1,

@@ -40,6 +40,9 @@ impl Repeats {
         let why = why.filter(|_| report.verdict == ConnectionVerdict::RequestRefused);
         let key = (report.host.clone(), report.port, name, why);
         if let Some(host) = self.hosts.get_mut(&key) {
+            host.call = report
+                .call
+                .filter(|call| host.count == 0 || host.call == Some(*call));
             host.count = host.count.saturating_add(report.count);
             self.is_counted = true;
             return false;
@@ -59,6 +62,7 @@ impl Repeats {
             why: Some(format!("hosts beyond the first {HOSTS_MAX}")),
             private: None,
             count: 0,
+            call: None,
         });
         other.count = other.count.saturating_add(report.count);
         self.is_counted = true;
@@ -109,6 +113,7 @@ mod tests {
             why: Some("because".into()),
             private: None,
             count: 1,
+            call: None,
         }
     }
 

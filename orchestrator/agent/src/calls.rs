@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use orchestrator_engine::{
     ApprovalQuestion, Body as CallBody, CallContext, CallResult, Event, Invocation, LiveOutput,
+    explain,
 };
 use orchestrator_results::findings;
 use orchestrator_results::profile::{COMPACT, ModelProfile};
@@ -391,6 +392,19 @@ impl Run<'_> {
                     })
                     .await;
             }
+            CallBody::Connection(report) => {
+                self.publisher
+                    .publish(ChatEventBody::Connection {
+                        tool_id: tool_id(),
+                        host: report.host.clone(),
+                        port: report.port,
+                        verdict: report.verdict.name(),
+                        count: report.count,
+                        why: explain(report),
+                        part,
+                    })
+                    .await;
+            }
             CallBody::Hook(ran) => {
                 self.publisher
                     .publish(ChatEventBody::Hook(Box::new(ran.clone())))
@@ -402,7 +416,6 @@ impl Run<'_> {
             | CallBody::Requested { .. }
             | CallBody::RequestSent { .. }
             | CallBody::Suspended
-            | CallBody::Connection(_)
             | CallBody::Result(_) => {}
         }
     }

@@ -165,6 +165,7 @@ impl RunPublisher {
             | ChatEventBody::ToolConfirm(_)
             | ChatEventBody::ToolDelta { .. }
             | ChatEventBody::Security { .. }
+            | ChatEventBody::Connection { .. }
             | ChatEventBody::TurnEnd { .. }) => passed,
         }
     }

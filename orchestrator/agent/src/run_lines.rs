@@ -87,6 +87,7 @@ fn of_event(event: &ChatEvent) -> Option<(&'static str, Value)> {
         | ChatEventBody::ToolDelta { .. }
         | ChatEventBody::ToolResult(_)
         | ChatEventBody::Security { .. }
+        | ChatEventBody::Connection { .. }
         | ChatEventBody::Hook(_)
         | ChatEventBody::TurnEnd { .. } => return None,
     };

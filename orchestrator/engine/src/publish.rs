@@ -171,6 +171,19 @@ impl Publisher {
         Ok(())
     }
 
+    /// Sanitizes and passes on an event that is recorded as the session's.
+    pub(crate) async fn show(&self, raw: RawEvent<'_>) -> Result<(), FrontEndGone> {
+        let (Some(body), Some(client)) = (self.sanitize(raw), &self.client) else {
+            return Ok(());
+        };
+        let event = Event {
+            call: self.number,
+            part: self.part,
+            body: Arc::new(body),
+        };
+        client.send(event).await.map_err(|_| FrontEndGone)
+    }
+
     /// Sanitizes and records an event for which no front end waits.
     pub(crate) fn record(&self, raw: RawEvent<'_>) {
         if let Some(body) = self.sanitize(raw) {

@@ -1,10 +1,10 @@
 //! Hosts that cells were refused, for the results of the commands that were running.
 //!
-//! All cells of a session share one gateway, which does not know the command behind a connection. So a refusal is reported to every
-//! command in progress; if there are several, the report says so.
+//! A report names the call, unless that has no client that waits for it, as in the background. Such a refusal is reported to every command
+//! in progress; if there are several, the report says so.
 
 use broker_protocol::{
-    AttemptKind, Barrier, ConnectionReport, ConnectionVerdict, Denial, Denials, Remedy,
+    AttemptKind, Barrier, CallId, ConnectionReport, ConnectionVerdict, Denial, Denials, Remedy,
 };
 use policies::network;
 use std::cell::{Cell, RefCell};
@@ -14,9 +14,12 @@ use std::rc::Rc;
 /// The refusals for each command in progress, by a number of its own.
 #[derive(Default)]
 pub(crate) struct RefusedHosts {
-    commands: RefCell<HashMap<u64, Denials>>,
+    commands: RefCell<HashMap<u64, DenialsByCall>>,
     last: Cell<u64>,
 }
+
+/// What was refused while a command ran: whose number it is, it knows at its end.
+type DenialsByCall = HashMap<Option<CallId>, Denials>;
 
 /// A command in progress. Dropping it ends its reports.
 pub(crate) struct RefusalListener {
@@ -31,7 +34,7 @@ impl RefusedHosts {
         self.last.set(number);
         self.commands
             .borrow_mut()
-            .insert(number, Denials::default());
+            .insert(number, DenialsByCall::default());
         RefusalListener {
             hosts: self.clone(),
             number,
@@ -44,25 +47,29 @@ impl RefusedHosts {
         let Some(mut denial) = denial(report, remedy) else {
             return;
         };
-        if commands.len() > 1 {
+        if report.call.is_none() && commands.len() > 1 {
             denial
                 .why
                 .push_str(" Several commands were running; one of them tried to reach it.");
         }
         commands
             .values_mut()
-            .for_each(|denied| denied.push(denial.clone()));
+            .for_each(|denied| denied.entry(report.call).or_default().push(denial.clone()));
     }
 }
 
 impl RefusalListener {
-    pub(crate) fn refused(&self) -> Denials {
-        self.hosts
-            .commands
-            .borrow_mut()
-            .get_mut(&self.number)
-            .map(std::mem::take)
-            .unwrap_or_default()
+    /// What was refused to this `call`, and to nobody by name.
+    pub(crate) fn refused(&self, call: CallId) -> Denials {
+        let mut commands = self.hosts.commands.borrow_mut();
+        let mut denied = Denials::default();
+        if let Some(all) = commands.get_mut(&self.number) {
+            let ours = [Some(call), None].map(|of| all.remove(&of));
+            ours.into_iter()
+                .flatten()
+                .for_each(|found| denied.append(found));
+        }
+        denied
     }
 }
 
@@ -81,6 +88,7 @@ fn denial(report: &ConnectionReport, remedy: impl FnOnce() -> Remedy) -> Option<
         why,
         private,
         count,
+        call: _,
     } = report;
     let mut barrier = Barrier::Hosts(None);
     let (why, remedy) = match verdict {
@@ -168,6 +176,7 @@ mod tests {
             why: Some("because".into()),
             private: Some(format!("{host}:443")),
             count: 1,
+            call: None,
         }
     }
 
@@ -202,7 +211,7 @@ mod tests {
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
         };
-        let first = texts(one.refused());
+        let first = texts(one.refused(1));
         assert_eq!(
             first[0],
             "connect registry.npmjs.org:443 (2 times): It is not among the hosts of this session. [hosts; with --allow-net npm]"
@@ -215,8 +224,16 @@ mod tests {
             first[1].contains("Several commands were running") && first.len() == 2,
             "{first:?}"
         );
-        assert_eq!(texts(two.refused()).len(), 1);
-        assert!(one.refused().is_empty(), "told once");
+        assert_eq!(texts(two.refused(2)).len(), 1);
+        assert!(one.refused(1).is_empty(), "told once");
+        let of_two = ConnectionReport {
+            call: Some(2),
+            ..report("two.example", ConnectionVerdict::NotListed)
+        };
+        hosts.hear(&of_two, remedy);
+        assert!(one.refused(1).is_empty());
+        let alone = texts(two.refused(2));
+        assert!(alone[0].contains("two.example") && !alone[0].contains("Several"));
         drop((one, two));
         assert!(hosts.commands.borrow().is_empty());
     }

@@ -64,7 +64,7 @@ pub(crate) async fn result(
         Ok(mut ended) => {
             ended.subject.form = form;
             if let (Ok(finished), Some(listening)) = (&mut ended.finished, &listening) {
-                finished.denied.append(listening.refused());
+                finished.denied.append(listening.refused(ended.number));
             }
             ended.result(engine, connection, profile)
         }
@@ -255,7 +255,12 @@ async fn follow(
                 }
                 running.taken(bytes.len());
             }
-            // If the front end is gone, the call ends anyway.
+            RequestEvent::Connection(report) => {
+                let shown = caller.publisher.show(RawEvent::Connection(&report));
+                // If the front end is gone, the call ends anyway.
+                drop(shown.await);
+            }
+            // As above.
             RequestEvent::Suspended => drop(caller.publish(RawEvent::Suspended).await),
             RequestEvent::Ended(ended) => return *ended,
         }

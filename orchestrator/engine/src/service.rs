@@ -99,7 +99,11 @@ impl RunningService {
                         .answer(&challenge, ApprovalAnswer::Yes(Extent::Once));
                 }
                 // It keeps waiting until its time is over.
-                RequestEvent::Rejected(_) | RequestEvent::Suspended | RequestEvent::Seen(_) => {}
+                RequestEvent::Rejected(_)
+                | RequestEvent::Suspended
+                | RequestEvent::Seen(_)
+                // They are observed.
+                | RequestEvent::Connection(_) => {}
                 RequestEvent::Ended(ended) => return ServiceEvent::Ended(ended),
             }
         }

@@ -75,6 +75,7 @@ function hookLine({ hook, event, toolName, outcome, message, askAgent }) {
 
 /// The block of one call: open while it runs, folded when it is done.
 class ToolBlock {
+  #connected = new Map();
   #touched = false;
   #length = 0;
 
@@ -95,15 +96,27 @@ class ToolBlock {
     this.inner = element("div", { class: "inner" });
     this.denials = element("ul", { class: "denials" });
     this.hooks = element("div", { class: "hooks" });
+    this.connections = element("ul", { class: "connections", "aria-label": "Connections" });
     this.details = element("details", { open: true }, summary, fields(payload.input), this.output, this.inner);
     summary.addEventListener("click", () => (this.#touched = true));
-    this.root = element("section", { class: "call running", "aria-label": `Call of ${payload.toolName}` }, this.details, this.hooks, this.denials);
+    this.root = element("section", { class: "call running", "aria-label": `Call of ${payload.toolName}` }, this.details, this.hooks, this.connections, this.denials);
   }
 
   /// The line of the call says what runs, and not what the model has asked for before a hook has changed it.
   hook(note, { toolName, outcome, input }) {
     this.hooks.append(note);
     if (outcome === "rewrote" && toolName === this.toolName) this.brief.textContent = `${brief(input)} (changed by a hook)`;
+  }
+
+  /// A connection of its command, with what became of it. Further ones of the same kind only raise its number.
+  connected({ host, port, verdict, count, why }) {
+    const key = `${host} ${port} ${verdict}`;
+    const known = this.#connected.get(key) ?? { count: 0, line: element("li", { class: verdict, title: why ?? "" }) };
+    if (known.count === 0) this.connections.append(known.line);
+    known.count += count;
+    const place = host ? `${host}:${port}` : "other hosts";
+    known.line.textContent = `${place}: ${verdict.replaceAll("_", " ")}${known.count > 1 ? ` (${known.count} times)` : ""}`;
+    this.#connected.set(key, known);
   }
 
   print(stream, text) {
@@ -222,6 +235,9 @@ export class Conversation {
         break;
       case "chat:tool-result":
         block?.end(payload);
+        break;
+      case "chat:connection":
+        block?.connected(payload);
         break;
       case "chat:security-event":
         this.note("failure", `Violation ${payload.violations}${payload.maxViolations ? ` of ${payload.maxViolations}` : ""}: ${payload.message}`, "alert");

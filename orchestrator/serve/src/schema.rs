@@ -409,6 +409,7 @@ mod tests {
             "request:error",
             "tool:execute",
             "chat:security-event",
+            "chat:connection",
         ] {
             assert!(
                 messages.contains_key(name),

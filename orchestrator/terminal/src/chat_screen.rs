@@ -178,6 +178,8 @@ impl Screen {
             | ChatEventBody::ToolInputDelta { .. }
             | ChatEventBody::ToolConfirm(_)
             | ChatEventBody::ToolDelta { .. }
+            // The result says what was refused.
+            | ChatEventBody::Connection { .. }
             | ChatEventBody::TurnEnd { .. } => Ok(()),
         }
     }

@@ -88,6 +88,20 @@ pub enum ChatEventBody {
         #[serde(flatten)]
         event: SecurityEvent,
     },
+    /// What became of connections of a call's command: the first of each host and verdict as it is made, the number of all others when the
+    /// call ends. Beyond 64, only their number by verdict, without a host.
+    #[serde(rename = "chat:connection")]
+    Connection {
+        tool_id: String,
+        host: String,
+        port: u16,
+        verdict: &'static str,
+        count: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        part: Option<usize>,
+    },
     /// A hook of the user ran for a call or a session.
     #[serde(rename = "chat:hook")]
     Hook(Box<HookRan>),

@@ -253,6 +253,7 @@ fn from_gateway() -> Vec<(&'static str, FromGateway)> {
         count: 1,
         why: None,
         private: None,
+        call: Some(7),
     };
     let refused = ConnectionReport {
         verdict: ConnectionVerdict::NotPublic,
@@ -268,6 +269,7 @@ fn from_gateway() -> Vec<(&'static str, FromGateway)> {
             method: "GET".into(),
             verdict,
             count: 2,
+            call: Some(7),
         };
         (verdict.name(), FromGateway::Used(report))
     });

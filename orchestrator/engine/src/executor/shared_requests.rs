@@ -38,6 +38,8 @@ pub enum RequestEvent {
     },
     /// Its command was stopped and can be continued.
     Suspended,
+    /// What became of connections of its command: the first of each kind at once, the number of the others at its end.
+    Connection(Box<ConnectionReport>),
     /// It waits for approval and has not started.
     Asked(Box<Challenge>),
     /// The file that it would change, if it could be seen.
@@ -46,6 +48,23 @@ pub enum RequestEvent {
     Rejected(GrantFault),
     /// It has ended by itself, or because the executor is gone.
     Ended(Box<Result<FinishedRequest, Failed>>),
+}
+
+/// Maximum kinds of connections of a call that a front end gets each by itself.
+const CONNECTION_KINDS: usize = 64;
+
+fn count_among_others(known: &mut Vec<ConnectionReport>, report: &ConnectionReport) {
+    let is_other = |one: &&mut ConnectionReport| one.verdict == report.verdict && one.port == 0;
+    match known.iter_mut().find(is_other) {
+        Some(other) => other.count = other.count.saturating_add(report.count),
+        None => known.push(ConnectionReport {
+            host: String::new(),
+            port: 0,
+            why: None,
+            private: None,
+            ..report.clone()
+        }),
+    }
 }
 
 /// The state that requests and the reading task share.
@@ -109,6 +128,8 @@ pub(super) struct RequestSlot {
     /// Bytes of input that we may send.
     pub(super) input: Cell<u32>,
     pub(super) input_room: Notify,
+    /// Connections of each kind, with how many were not passed on yet.
+    pub(super) connections: RefCell<Vec<ConnectionReport>>,
     /// The leases that it ever had, by number, and whether each has ended.
     pub(super) leased: RefCell<BTreeMap<u64, (Lease, bool)>>,
     /// Whether its end was requested.
@@ -127,6 +148,7 @@ impl Default for RequestSlot {
             sequence: Cell::new(0),
             input: Cell::new(limit::INPUT_WINDOW),
             input_room: Notify::new(),
+            connections: RefCell::default(),
             leased: RefCell::default(),
             cancelled: Cell::new(false),
             ended: Cell::new(false),
@@ -138,7 +160,29 @@ impl RequestSlot {
     pub(super) fn push_end(&self, ended: Result<FinishedRequest, Failed>) {
         self.ended.set(true);
         self.input_room.notify_one();
+        let connections = self.connections.take().into_iter();
+        let counted = connections.filter(|report| report.count > 0);
+        counted.for_each(|report| self.push(RequestEvent::Connection(Box::new(report))));
         self.push(RequestEvent::Ended(Box::new(ended)));
+    }
+
+    /// A cell chooses how many connections it makes, so what a front end gets of them has a bound.
+    pub(super) fn connected(&self, report: &ConnectionReport) {
+        let mut known = self.connections.borrow_mut();
+        let is_known = |one: &&mut ConnectionReport| {
+            one.verdict == report.verdict && one.host == report.host && one.port == report.port
+        };
+        if let Some(one) = known.iter_mut().find(is_known) {
+            one.count = one.count.saturating_add(report.count);
+            return;
+        }
+        let (count, shown) = match known.len() < CONNECTION_KINDS {
+            true => (0, report.clone()),
+            // Of further ones, only how many there were.
+            false => return count_among_others(&mut known, report),
+        };
+        known.push(ConnectionReport { count, ..shown });
+        self.push(RequestEvent::Connection(Box::new(report.clone())));
     }
 
     pub(super) fn push(&self, event: RequestEvent) {
@@ -352,6 +396,8 @@ impl SharedRequests {
                 report
                     .check()
                     .map_err(|_| ExecutorError::Protocol("a connection's report passes a limit"))?;
+                let slot = report.call.and_then(|call| self.slot(call).ok());
+                slot.into_iter().for_each(|slot| slot.connected(&report));
                 self.hear(report)
             }
             FromBroker::Found(found) => {

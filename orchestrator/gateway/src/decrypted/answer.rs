@@ -1,6 +1,6 @@
 //! The answer of a host on its way to the program: searched for the values of the host's credentials, as it streams.
 
-use super::host::DecryptedHost;
+use super::host::CalledHost;
 use super::limits::PAUSE;
 use super::refusal::RequestRefusal;
 use super::search::{StreamSearch, ValueFound};
@@ -34,7 +34,7 @@ pub(super) enum DecryptedAnswer {
 /// A body of the host, searched.
 pub(super) struct Searched {
     body: Incoming,
-    host: Rc<DecryptedHost>,
+    host: Rc<CalledHost>,
     /// Whose use and by which method, for the report of an echo.
     of: (Option<u16>, String),
     search: StreamSearch,
@@ -44,7 +44,7 @@ pub(super) struct Searched {
 }
 
 impl Searched {
-    pub(super) fn new(body: Incoming, host: Rc<DecryptedHost>, of: (Option<u16>, String)) -> Self {
+    pub(super) fn new(body: Incoming, host: Rc<CalledHost>, of: (Option<u16>, String)) -> Self {
         Self {
             body,
             host,

@@ -4,7 +4,7 @@
 use super::authority::AuthorityError;
 use super::exchange::Exchange;
 use super::head::Scheme;
-use super::host::DecryptedHost;
+use super::host::{CalledHost, DecryptedHost};
 use super::limits::{CONNECTION_WINDOW, ERRORS, RESETS, SEND_BUFFER, STREAM_WINDOW, STREAMS};
 use super::session::{CredentialSession, plain};
 use super::streams::{Activity, Rewound, WatchedStream};
@@ -74,7 +74,7 @@ pub enum CarryError {
 /// A connection of a program to a host.
 pub(super) struct HostConnection {
     session: Rc<CredentialSession>,
-    host: Rc<DecryptedHost>,
+    host: Rc<CalledHost>,
     connect: Connect,
     call: CallId,
     activity: Arc<Activity>,
@@ -88,9 +88,14 @@ impl HostConnection {
         connect: Connect,
         call: CallId,
     ) -> Self {
+        // Of what runs in the background no client waits for a call.
+        let of = Some(call).filter(|call| *call != 0);
         Self {
             session,
-            host,
+            host: Rc::new(CalledHost {
+                of_session: host,
+                call: of,
+            }),
             connect,
             call,
             activity: Activity::new(),

@@ -3,7 +3,7 @@
 use super::answer::{DecryptedAnswer, Searched, refused};
 use super::attach::{AttachDecision, Attachment, HostCredentials};
 use super::head::{self, Scheme};
-use super::host::DecryptedHost;
+use super::host::CalledHost;
 use super::limits::{PASSED_OVER, PASSING_OVER, REFUSAL_BODY};
 use super::refusal::RequestRefusal;
 use super::session::CredentialSession;
@@ -35,7 +35,7 @@ use tokio::time::timeout;
 /// The exchange of one connection of a program with its host.
 pub(super) struct Exchange {
     pub session: Rc<CredentialSession>,
-    pub host: Rc<DecryptedHost>,
+    pub host: Rc<CalledHost>,
     pub(crate) upstream: Rc<Upstream>,
     pub scheme: Scheme,
     /// The call whose programs have connected, if a client waits for it.

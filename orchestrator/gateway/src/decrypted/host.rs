@@ -5,9 +5,10 @@ use super::reports::UseReports;
 use super::rules::Rules;
 use super::search::Needles;
 use super::values::CredentialValues;
-use broker_protocol::ConnectionVerdict;
 use broker_protocol::gateway::{CredentialSpec, CredentialVerdict};
+use broker_protocol::{CallId, ConnectionVerdict};
 use std::cell::RefCell;
+use std::ops::Deref;
 use std::rc::Rc;
 pub(super) struct DecryptedHost {
     pub host: String,
@@ -33,27 +34,6 @@ impl DecryptedHost {
     pub(super) fn place(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
-    pub(super) fn count(&self, credential: u16, method: &str, verdict: CredentialVerdict) {
-        let place = (&*self.host, self.port);
-        self.reports.count(credential, place, method, verdict);
-        if verdict == CredentialVerdict::Echoed {
-            let why = format!(
-                "the answer of {} contained the value of a credential, and was cut off before it",
-                self.place()
-            );
-            self.reports
-                .refuse(None, place, ConnectionVerdict::RequestRefused, &why);
-        }
-    }
-
-    /// Tells the people who run the command of a refusal, if it is one that they can do something about.
-    pub(super) fn tell(&self, refusal: &RequestRefusal) {
-        if let Some(verdict) = refusal.verdict() {
-            let place = (&*self.host, self.port);
-            self.reports
-                .refuse(None, place, verdict, &refusal.to_string());
-        }
-    }
 
     /// The values that its answers are searched for at present.
     pub(super) fn needles(&self) -> Rc<Needles> {
@@ -68,5 +48,44 @@ impl DecryptedHost {
             known.map(|value| (value, placeholder.clone()))
         });
         *self.needles.borrow_mut() = Rc::new(Needles::new(known.collect()));
+    }
+}
+
+/// A host with the call whose program has connected to it: what is reported of it is of that call.
+pub(super) struct CalledHost {
+    pub of_session: Rc<DecryptedHost>,
+    pub call: Option<CallId>,
+}
+
+impl Deref for CalledHost {
+    type Target = DecryptedHost;
+
+    fn deref(&self) -> &DecryptedHost {
+        &self.of_session
+    }
+}
+
+impl CalledHost {
+    pub(super) fn count(&self, credential: u16, method: &str, verdict: CredentialVerdict) {
+        let place = (&*self.host, self.port);
+        self.reports
+            .count(self.call, credential, place, method, verdict);
+        if verdict == CredentialVerdict::Echoed {
+            let why = format!(
+                "the answer of {} contained the value of a credential, and was cut off before it",
+                self.place()
+            );
+            self.reports
+                .refuse(self.call, place, ConnectionVerdict::RequestRefused, &why);
+        }
+    }
+
+    /// Tells the people who run the command of a refusal, if it is one that they can do something about.
+    pub(super) fn tell(&self, refusal: &RequestRefusal) {
+        if let Some(verdict) = refusal.verdict() {
+            let place = (&*self.host, self.port);
+            self.reports
+                .refuse(self.call, place, verdict, &refusal.to_string());
+        }
     }
 }

@@ -18,6 +18,8 @@ const METHODS: [&str; 8] = [
 /// Most different refusals that are told with their reasons, since a program chooses what it asks for. Further ones are counted by
 /// host and verdict.
 const REFUSALS_MAX: usize = 64;
+/// Maximum kinds of uses that are counted; after that, all begin anew.
+const USES_MAX: usize = 256;
 
 /// A request that was refused, or an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +34,7 @@ struct RefusedRequest {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct UseKind {
+    call: Option<CallId>,
     credential: u16,
     host: String,
     port: u16,
@@ -107,6 +110,7 @@ impl UseReports {
     }
     pub(super) fn count(
         self: &Rc<Self>,
+        call: Option<CallId>,
         credential: u16,
         (host, port): (&str, u16),
         method: &str,
@@ -117,12 +121,17 @@ impl UseReports {
             .find(|known| *known == method)
             .unwrap_or("OTHER");
         let kind = UseKind {
+            call,
             credential,
             host: host.into(),
             port,
             method,
             verdict,
         };
+        if self.uses.is_full_for(&kind, USES_MAX) {
+            self.flush();
+            self.uses.retain(|_| false);
+        }
         if self.uses.is_first(&kind) {
             return self.send(kind, 1);
         }
@@ -187,6 +196,7 @@ impl UseReports {
             port: refused.port,
             verdict: refused.verdict,
             count,
+            call: refused.call,
             why: Some(refused.why),
             private: None,
         };
@@ -201,6 +211,7 @@ impl UseReports {
             method: kind.method.into(),
             verdict: kind.verdict,
             count,
+            call: kind.call,
         }));
     }
 }

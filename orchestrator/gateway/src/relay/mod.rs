@@ -493,6 +493,7 @@ impl<R: Resolve + 'static> Relay<R> {
             port,
             verdict,
             count: 1,
+            call: None,
             why,
             private,
         };
