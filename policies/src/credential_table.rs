@@ -6,8 +6,8 @@ use broker_protocol::gateway::{Attach, CredentialUse, LoginEndpoint, LoginSpec};
 use broker_protocol::limit;
 use policies_targets::http::is_path_pattern;
 use policies_targets::web::HostPattern;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,6 +21,8 @@ pub const CREDENTIAL_HOSTS_MAX: usize = 16;
 pub const CREDENTIAL_VARIABLES_MAX: usize = 16;
 /// Longest path of a use, in bytes.
 pub const USE_PATH_MAX: usize = 512;
+/// Most attributes of an item in a keyring.
+const KEYRING_MAX: usize = 8;
 /// Longest name in a request (a user, a header, a file of systemd), in bytes.
 pub const REQUEST_NAME_MAX: usize = 128;
 /// Maximum number of words of a command that prints a credential.
@@ -58,13 +60,17 @@ pub enum CredentialFault {
     #[error("a systemd credential is a file's name: letters, digits, `-`, `_` and `.`")]
     Systemd,
     #[error(
-        "a command is 1 to {SOURCE_WORDS_MAX} words of together at most {SOURCE_BYTES_MAX} bytes without NUL, and its program a full path or a name without `/`"
+        "a command is an array of 1 to {SOURCE_WORDS_MAX} words of together at most {SOURCE_BYTES_MAX} bytes without NUL, and its program a full path or a name without `/`"
     )]
     Command,
     #[error(
-        "`env` is not supported: what is in an environment stays readable in the memory of each process that has inherited it. Write the value to a file that only you can read, and `from = {{ file = \"PATH\" }}`"
+        "`from` has one of `command`, `file`, `systemd`, `keyring` and `env`, as in {{ file = \"PATH\" }}"
     )]
-    Environment,
+    Source,
+    #[error(
+        "a keyring's item is named by 1 to {KEYRING_MAX} attributes, each of 1 to {REQUEST_NAME_MAX} visible characters"
+    )]
+    Keyring,
     #[error("a credential has `hosts`, with at least one, unless its preset names them")]
     NoHosts,
     #[error("a credential without a preset has `attach`")]
@@ -202,13 +208,35 @@ checked_text!(
     }
 );
 
-/// A key that is known and refused with its reason.
+/// The attributes of an item in the desktop's keyring.
 #[derive(Clone, Debug)]
-pub enum Unsupported {}
+pub struct KeyringItem(BTreeMap<String, String>);
 
-impl<'de> Deserialize<'de> for Unsupported {
-    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
-        Err(de::Error::custom(CredentialFault::Environment))
+impl KeyringItem {
+    /// The command that prints its secret: `secret-tool` of libsecret.
+    pub(crate) fn command(&self) -> Vec<String> {
+        let attributes = self.0.iter().flat_map(|(name, value)| [name, value]);
+        let program = ["secret-tool", "lookup"].map(str::to_owned).into_iter();
+        program.chain(attributes.cloned()).collect()
+    }
+}
+
+impl<'de> Deserialize<'de> for KeyringItem {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let attributes = BTreeMap::<String, String>::deserialize(input)?;
+        // None is taken for an option of the program.
+        let fits = |text: &String| {
+            (1..=REQUEST_NAME_MAX).contains(&text.len())
+                && text.bytes().all(|byte| byte.is_ascii_graphic())
+                && !text.starts_with('-')
+        };
+        let all = attributes
+            .iter()
+            .all(|(name, value)| fits(name) && fits(value));
+        match (1..=KEYRING_MAX).contains(&attributes.len()) && all {
+            true => Ok(Self(attributes)),
+            false => Err(de::Error::custom(CredentialFault::Keyring)),
+        }
     }
 }
 
@@ -225,7 +253,7 @@ impl SourceCommand {
 
 impl<'de> Deserialize<'de> for SourceCommand {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        let words = Vec::<String>::deserialize(input)?;
+        let words = input.deserialize_any(WordsVisitor)?;
         let bytes: usize = words.iter().map(|word| word.len() + 1).sum();
         let program = words.first().map_or("", String::as_str);
         let is_program = program.starts_with('/') || !program.is_empty() && !program.contains('/');
@@ -241,8 +269,7 @@ impl<'de> Deserialize<'de> for SourceCommand {
 }
 
 /// Where a value comes from.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Debug)]
 pub enum SourceEntry {
     /// A program of the user's that prints it.
     Command(SourceCommand),
@@ -250,7 +277,76 @@ pub enum SourceEntry {
     File(HostPath),
     /// A file of the directory that systemd gives to a service.
     Systemd(SystemdName),
-    Env(Unsupported),
+    /// A variable of the user's environment.
+    Env(VariableName),
+    Keyring(KeyringItem),
+}
+
+/// The keys of a [`SourceEntry`].
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum SourceKey {
+    Command,
+    File,
+    Systemd,
+    Env,
+    Keyring,
+}
+
+impl<'de> Deserialize<'de> for SourceEntry {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        input.deserialize_any(SourceVisitor)
+    }
+}
+
+/// What stands in place of a source by mistake may be the value itself, so no error repeats it.
+struct SourceVisitor;
+
+impl<'de> Visitor<'de> for SourceVisitor {
+    type Value = SourceEntry;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", CredentialFault::Source)
+    }
+
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<SourceEntry, E> {
+        Err(E::custom(CredentialFault::Source))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<SourceEntry, A::Error> {
+        let wrong = || de::Error::custom(CredentialFault::Source);
+        let key = table.next_key::<SourceKey>()?.ok_or_else(wrong)?;
+        let entry = match key {
+            SourceKey::Command => table.next_value().map(SourceEntry::Command),
+            SourceKey::File => table.next_value().map(SourceEntry::File),
+            SourceKey::Systemd => table.next_value().map(SourceEntry::Systemd),
+            SourceKey::Env => table.next_value().map(SourceEntry::Env),
+            SourceKey::Keyring => table.next_value().map(SourceEntry::Keyring),
+        }?;
+        match table.next_key::<IgnoredAny>()? {
+            None => Ok(entry),
+            Some(_) => Err(wrong()),
+        }
+    }
+}
+
+/// Words in an array. A text in its place may be the value too.
+struct WordsVisitor;
+
+impl<'de> Visitor<'de> for WordsVisitor {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", CredentialFault::Command)
+    }
+
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<Vec<String>, E> {
+        Err(E::custom(CredentialFault::Command))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, array: A) -> Result<Vec<String>, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(array))
+    }
 }
 
 /// Where in a request it stands.

@@ -46,6 +46,8 @@ pub enum CredentialSource {
     File(PathBuf),
     /// A file of this name in `$CREDENTIALS_DIRECTORY`.
     Systemd(String),
+    /// A variable of the broker's environment.
+    Variable(String),
     /// Nowhere: a key of logins that is made for each session.
     Session,
 }
@@ -69,7 +71,8 @@ pub(crate) fn source(
             CredentialSource::File(expanded.map_err(|why| (path.text().to_owned(), why))?)
         }
         SourceEntry::Systemd(name) => CredentialSource::Systemd(name.as_str().to_owned()),
-        SourceEntry::Env(never) => match *never {},
+        SourceEntry::Env(name) => CredentialSource::Variable(name.as_str().to_owned()),
+        SourceEntry::Keyring(item) => CredentialSource::Command(item.command()),
     })
 }
 

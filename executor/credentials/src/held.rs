@@ -1,12 +1,12 @@
 //! The credentials of a session: those of its policy that the user has, with what stands for them in cells.
 
 use crate::reader::SourceProgram;
-use crate::source::{Owner, SessionKey, SourceError, UserSource};
+use crate::source::{MemorySource, Owner, SourceError, UserSource};
 use broker_protocol::Digest;
 use broker_protocol::gateway::{Attach, CredentialSpec};
 use executor_sys::random;
 use policies::credential_table::Shape;
-use policies::{Credential, EffectivePolicy};
+use policies::{Credential, CredentialSource, EffectivePolicy};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -56,9 +56,17 @@ impl Credentials {
         let mut resolved = Self::default();
         for credential in &policy.credentials {
             let names = credential.variables.iter();
-            resolved
-                .variables
-                .extend(names.map(|name| (name.clone(), None)));
+            // The value itself is in a variable too, which a profile may pass.
+            let source = match &credential.from {
+                CredentialSource::Variable(name) => Some(name),
+                CredentialSource::Command(_)
+                | CredentialSource::File(_)
+                | CredentialSource::Systemd(_)
+                | CredentialSource::Session => None,
+            };
+            for name in names.chain(source) {
+                resolved.variables.entry(name.clone()).or_insert(None);
+            }
             // Without a network there is no gateway that could put the value in.
             if !policy.has_network() {
                 continue;
@@ -76,7 +84,7 @@ impl Credentials {
                         "logins of `{}` are good for this session only: {why}",
                         credential.name
                     ));
-                    resolved.add(credential, UserSource::Session(SessionKey::new()?))?;
+                    resolved.add(credential, UserSource::Memory(MemorySource::key()?))?;
                 }
                 Err(why) => {
                     let text = format!("the credential `{}` is not there: {why}", credential.name);
@@ -245,7 +253,7 @@ impl HeldCredential {
     fn start(&mut self, now: Instant) -> Result<Option<OwnedFd>, SourceError> {
         match &self.source {
             UserSource::File(file) => file.open().map(Some),
-            UserSource::Session(key) => key.open().map(Some),
+            UserSource::Memory(memory) => memory.open().map(Some),
             UserSource::Command(command) => {
                 if self.started.is_some_and(|started| now < started + INTERVAL) {
                     return Err(SourceError::TooSoon);
@@ -276,6 +284,7 @@ fn placeholder(shape: &Shape) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use broker_protocol::limit;
     use executor_spec::variables::Variables;
     use policies::{Host, Policies, PolicySource, SourceKind};
     use std::fs;
@@ -548,6 +557,42 @@ mod tests {
         assert_eq!(
             value(&mut world.resolve("{ systemd = 'token' }")).unwrap(),
             b"value"
+        );
+    }
+
+    #[test]
+    fn a_variable_of_the_user_is_a_value_and_in_no_cell() {
+        let mut world = World::new();
+        assert!(absent(&world.resolve("{ env = 'MINE' }")).contains("MINE is not set"));
+        world.variables.insert("MINE".into(), "".into());
+        assert!(absent(&world.resolve("{ env = 'MINE' }")).contains("is empty"));
+        let long = |bytes: usize| "x".repeat(bytes);
+        world
+            .variables
+            .insert("MINE".into(), long(limit::CREDENTIAL + 1).into());
+        assert!(absent(&world.resolve("{ env = 'MINE' }")).contains("KiB"));
+        world
+            .variables
+            .insert("MINE".into(), long(limit::CREDENTIAL).into());
+        let mut credentials = world.resolve("{ env = 'MINE' }");
+        assert_eq!(value(&mut credentials).unwrap().len(), limit::CREDENTIAL);
+        assert_eq!(credentials.variables()["MINE"], None);
+        // Where its own variable is the one with the placeholder, cells have that.
+        world.variables.insert("ONE_TOKEN".into(), "mine".into());
+        let mut credentials = world.resolve("{ env = 'ONE_TOKEN' }");
+        assert_eq!(value(&mut credentials).unwrap(), b"mine");
+        let shown = credentials.variables()["ONE_TOKEN"].clone();
+        assert!(shown.is_some_and(|shown| shown != "mine"));
+    }
+
+    #[test]
+    fn an_item_of_the_keyring_is_read_by_its_program() {
+        let world = World::new();
+        world.program("bin/secret-tool", "echo \"$@\"");
+        let mut credentials = world.resolve("{ keyring = { service = 'one', user = 'me' } }");
+        assert_eq!(
+            value(&mut credentials).unwrap(),
+            b"lookup service one user me\n"
         );
     }
 

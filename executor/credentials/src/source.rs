@@ -47,6 +47,8 @@ pub enum SourceError {
     TooLarge(String),
     #[error("CREDENTIALS_DIRECTORY, which systemd sets for a service, is not set")]
     NoDirectory,
+    #[error("the variable {0} is not set, or is empty")]
+    Unset(String),
     #[error("there is no program `{0}` in a directory of PATH in which commands cannot write")]
     NoProgram(String),
     #[error("`{0}` has printed nothing")]
@@ -93,29 +95,45 @@ impl<'o> Owner<'o> {
 pub(crate) enum UserSource {
     File(FileSource),
     Command(CommandSource),
-    Session(SessionKey),
+    Memory(MemorySource),
 }
 
-/// A key of logins that was made for one session: in memory that is read by the kernel alone, for each gateway of the session.
+/// A value in memory that is read by the kernel alone, for each gateway of the session.
 #[derive(Debug)]
-pub(crate) struct SessionKey(OwnedFd);
+pub(crate) struct MemorySource {
+    memory: OwnedFd,
+    length: usize,
+}
 
-impl SessionKey {
-    /// Bytes of its text, in hexadecimal digits.
-    const LENGTH: usize = 64;
+impl MemorySource {
+    /// A key of logins, for one session: 64 hexadecimal digits.
+    pub(crate) fn key() -> io::Result<Self> {
+        Self::of(Digest(random::bytes::<32>()?).to_string().as_bytes())
+    }
 
-    pub(crate) fn new() -> io::Result<Self> {
-        let memory = memfd_create("login", MFdFlags::MFD_CLOEXEC)?;
-        let text = Digest(random::bytes::<32>()?).to_string();
-        match write(&memory, text.as_bytes())? {
-            Self::LENGTH => Ok(Self(memory)),
+    /// The value of a variable.
+    fn of_variable(name: &str, variables: &Variables) -> Result<Self, SourceError> {
+        let value = variables.get(OsStr::new(name));
+        match value.map(|value| value.as_bytes()) {
+            None | Some(b"") => Err(SourceError::Unset(name.to_owned())),
+            Some(value) if value.len() > limit::CREDENTIAL => {
+                Err(SourceError::TooLarge(format!("the variable {name}")))
+            }
+            Some(value) => Ok(Self::of(value)?),
+        }
+    }
+
+    fn of(text: &[u8]) -> io::Result<Self> {
+        let memory = memfd_create("credential", MFdFlags::MFD_CLOEXEC)?;
+        match write(&memory, text)? {
+            length if length == text.len() => Ok(Self { memory, length }),
             _ => Err(io::ErrorKind::WriteZero.into()),
         }
     }
 
-    /// A pipe that holds its text.
+    /// A pipe that holds it.
     pub(crate) fn open(&self) -> Result<OwnedFd, SourceError> {
-        Ok(pipe_with(self.0.as_fd(), Self::LENGTH)?)
+        Ok(pipe_with(self.memory.as_fd(), self.length)?)
     }
 }
 
@@ -144,7 +162,9 @@ fn file_of(from: &CredentialSource, variables: &Variables) -> Option<PathBuf> {
             let directory = directory.map(Path::new).filter(|path| path.is_absolute());
             directory.map(|directory| directory.join(name))
         }
-        CredentialSource::Command(_) | CredentialSource::Session => None,
+        CredentialSource::Command(_)
+        | CredentialSource::Variable(_)
+        | CredentialSource::Session => None,
     }
 }
 
@@ -176,7 +196,10 @@ impl UserSource {
                 FileSource::new(path, owner).map(Self::File)
             }
             CredentialSource::Command(words) => CommandSource::new(words, owner).map(Self::Command),
-            CredentialSource::Session => Ok(Self::Session(SessionKey::new()?)),
+            CredentialSource::Variable(name) => {
+                MemorySource::of_variable(name, owner.variables).map(Self::Memory)
+            }
+            CredentialSource::Session => Ok(Self::Memory(MemorySource::key()?)),
         }
     }
 }
@@ -191,7 +214,7 @@ impl UserSource {
         let source = Self::of(from, owner)?;
         match &source {
             Self::File(file) => file.check_grants(policy)?,
-            Self::Command(_) | Self::Session(_) => {}
+            Self::Command(_) | Self::Memory(_) => {}
         }
         Ok(source)
     }
@@ -205,7 +228,7 @@ impl UserSource {
         let source = Self::of_policy(from, policy, owner)?;
         match &source {
             Self::File(file) => file.check_readers()?,
-            Self::Command(_) | Self::Session(_) => {}
+            Self::Command(_) | Self::Memory(_) => {}
         }
         Ok(source)
     }

@@ -38,6 +38,7 @@ pub struct NewCredential {
 pub enum NewSource {
     Command(Vec<String>),
     File(String),
+    Variable(String),
     /// None: the key of logins is made for each session.
     Session,
 }
@@ -225,6 +226,7 @@ pub fn add(files: &Files, new: &NewCredential) -> Result<CredentialEdit, Credent
     let from = match &new.from {
         NewSource::Command(words) => Some(("command", words.as_slice().into())),
         NewSource::File(path) => Some(("file", path.as_str().into())),
+        NewSource::Variable(name) => Some(("env", name.as_str().into())),
         NewSource::Session => None,
     };
     let path = ["credential", name.as_str()];

@@ -173,6 +173,7 @@ fn describe(proxy: &ProxySettings, variable: &impl Fn(&str) -> Option<String>) -
         Some(CredentialSource::Systemd(name)) => {
             format!("; login from the systemd credential {name}")
         }
+        Some(CredentialSource::Variable(name)) => format!("; login from the variable {name}"),
         Some(CredentialSource::Command(words)) => {
             let program = words.first().map_or("", String::as_str);
             format!("; login from the command {program}")

@@ -195,6 +195,7 @@ pub fn source_json(source: &CredentialSource) -> Value {
         CredentialSource::Command(words) => json!({ "command": words }),
         CredentialSource::File(path) => json!({ "file": path }),
         CredentialSource::Systemd(name) => json!({ "systemd": name }),
+        CredentialSource::Variable(name) => json!({ "env": name }),
         CredentialSource::Session => Value::Null,
     }
 }

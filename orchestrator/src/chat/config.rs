@@ -116,6 +116,13 @@ pub(crate) struct ProviderConfig {
     pub start: Vec<String>,
 }
 
+/// The words of an error with the number of its line, and not the line: that may have a key in it.
+fn placed(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+    format!("line {line}: {}", error.message())
+}
+
 impl AgentConfig {
     /// Reads the file, if it exists.
     pub(crate) fn read(_: &Files) -> Result<Self, Failed> {
@@ -125,7 +132,7 @@ impl AgentConfig {
             return Ok(Self::default());
         }
         let text = source::read_named(&path, MAX).map_err(|error| wrong(error.to_string()))?;
-        let config: Self = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let config: Self = toml::from_str(&text).map_err(|error| wrong(placed(&text, &error)))?;
         config
             .limits
             .check()

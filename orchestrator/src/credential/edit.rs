@@ -2,6 +2,7 @@
 
 use super::source;
 use broker_protocol::Failed;
+use broker_protocol::gateway::Attach;
 use clap::Args;
 use orchestrator_config_edit::credential::{self, CredentialEdit, NewCredential, NewSource};
 use orchestrator_launch::groups::Options;
@@ -10,6 +11,7 @@ use orchestrator_launch::row::CommandRow;
 use orchestrator_launch::stdio::pages;
 use orchestrator_launch::stdio::print;
 use orchestrator_launch::{exit, state_directory};
+use orchestrator_text::secret_environment;
 use policies::credential_table::presets;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,13 @@ const EXIT: &str = "0 written; 1 not confirmed; 2 wrong arguments, or nothing th
 const KNOWN: [(&str, &[&str]); 2] = [
     ("aws", &["aws", "configure", "export-credentials"]),
     ("github", &["gh", "auth", "token"]),
+];
+
+/// Files in which a client keeps its token, by the preset.
+const FILES: [(&str, &str); 3] = [
+    ("crates", "~/.cargo/credentials.toml"),
+    ("npm", "~/.npmrc"),
+    ("pypi", "~/.pypirc"),
 ];
 
 /// Define one in your policy file: what is found or named as its source, with a preset
@@ -41,6 +50,9 @@ pub(super) struct AddCredential {
     /// A program that prints the value, with its arguments in one text
     #[arg(long, value_name = "WORDS")]
     command: Option<String>,
+    /// A variable of your environment that contains it
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "file"])]
+    env: Option<String>,
     /// A profile of your policy file whose commands may use it
     #[arg(long)]
     profile: Option<String>,
@@ -70,9 +82,7 @@ pub(super) struct RemoveCredential {
 enum NoSource {
     #[error("there is no preset `{0}`; --preset names one: {list}", list = presets().map(|(name, _)| name).collect::<Vec<_>>().join(", "))]
     Preset(String),
-    #[error(
-        "nothing that prints the value is known for `{0}` here; name it with --file or --command"
-    )]
+    #[error("no value is found for `{0}` here; name its place with --file, --command or --env{hint}", hint = file_of(.0))]
     Unknown(String),
     #[error("the preset `{0}` names no hosts, as each user has others; name them with --host")]
     NoHosts(String),
@@ -110,7 +120,12 @@ impl FrontEnd for AddCredential {
         if !self.json {
             show("will add", &change)?;
         }
-        write(&change, "added", &self.name, (self.yes, self.json))
+        let code = write(&change, "added", &self.name, (self.yes, self.json))?;
+        if code == exit::OK && !self.json && self.profile.is_some() {
+            let next = format!("Try it: lazaret credential test {}\n", self.name);
+            print::result(next.as_bytes())?;
+        }
+        Ok(code)
     }
 }
 
@@ -147,13 +162,44 @@ impl AddCredential {
         if presets().any(|(name, of)| name == preset && of.captures()) {
             return Ok(NewSource::Session);
         }
+        if let Some(name) = &self.env {
+            return variable_source(name);
+        }
         let known = KNOWN.iter().find(|(name, _)| *name == preset);
         let known = known.map(|(_, words)| words.iter().map(|word| (*word).to_owned()).collect());
         known
             .filter(|words: &Vec<String>| is_there(words))
             .map(NewSource::Command)
+            .or_else(|| set_variable(preset))
             .ok_or_else(|| NoSource::Unknown(preset.to_owned()))
     }
+}
+
+/// The first variable of a preset that is set.
+fn set_variable(preset: &str) -> Option<NewSource> {
+    let (_, preset) = presets().find(|(name, _)| *name == preset)?;
+    // No single variable has a key of AWS.
+    preset
+        .attach
+        .as_ref()
+        .filter(|attach| attach.0 != Attach::Aws)?;
+    let mut names = preset.env.iter().map(|name| name.as_str());
+    let name = names.find(|name| secret_environment::is_set(name))?;
+    Some(NewSource::Variable(name.to_owned()))
+}
+
+fn variable_source(name: &str) -> Result<NewSource, NoSource> {
+    let from = policies::CredentialSource::Variable(name.to_owned());
+    source::check(&from, &state_directory::variable)?;
+    Ok(NewSource::Variable(name.to_owned()))
+}
+
+/// Where a client keeps the token of a preset among other things: the value has to stand alone.
+fn file_of(preset: &str) -> String {
+    let file = FILES.iter().find(|(name, _)| *name == preset);
+    let hint =
+        |(_, file): &(_, _)| format!("; {file} may have one: copy it into a file of its own");
+    file.map(hint).unwrap_or_default()
 }
 
 fn file_source(file: &Path, prepared: &Prepared) -> Result<NewSource, NoSource> {

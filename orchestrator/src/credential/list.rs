@@ -115,6 +115,7 @@ pub(super) fn describe(from: &CredentialSource) -> String {
         CredentialSource::Command(words) => format!("the command `{}`", words.join(" ")),
         CredentialSource::File(path) => format!("the file {}", path.display()),
         CredentialSource::Systemd(name) => format!("the systemd credential {name}"),
+        CredentialSource::Variable(name) => format!("the variable {name}"),
         CredentialSource::Session => {
             "a login of a program in a session; it ends with the session".to_owned()
         }

@@ -24,6 +24,8 @@ pub(super) enum SourceFault {
     Empty(PathBuf),
     #[error("CREDENTIALS_DIRECTORY, which systemd sets for a service, is not set")]
     NoDirectory,
+    #[error("the variable {0} is not set, or is empty")]
+    Unset(String),
     #[error("there is no program `{0}` in PATH")]
     NoProgram(String),
 }
@@ -40,6 +42,10 @@ pub(super) fn check(
             let directory = directory.filter(|path| path.is_absolute());
             file(&directory.ok_or(SourceFault::NoDirectory)?.join(name))
         }
+        CredentialSource::Variable(name) => match variable(name) {
+            Some(value) if !value.is_empty() => Ok(()),
+            Some(_) | None => Err(SourceFault::Unset(name.clone())),
+        },
         CredentialSource::Session => Ok(()),
         CredentialSource::Command(words) => {
             let name = words.first().map_or("", String::as_str);

@@ -337,16 +337,28 @@ fn credential_errors_name_their_position() {
             "p:2:13: a credential's name",
         ),
         (
-            "[credential.a]\nfrom = { env = 'X' }".into(),
-            "p:3:8: `env` is not supported",
+            "[credential.a]\nfrom = { env = 'X Y' }".into(),
+            "p:3:16: a variable",
         ),
         (
-            "[credential.a]\nfrom = { keyring = 'X' }".into(),
-            "p:3:10: unknown variant `keyring`",
+            "[credential.a]\nfrom = { keyring = {} }".into(),
+            "p:3:20: a keyring's item",
         ),
         (
             "[credential.a]\nfrom = { file = '/x', systemd = 'y' }".into(),
-            "p:3:8: wanted exactly 1 element",
+            "p:3:8: `from` has one of",
+        ),
+        (
+            "[credential.a]\nfrom = 'of-nobody'".into(),
+            "p:3:8: `from` has one of",
+        ),
+        (
+            "[credential.a]\nfrom = { command = 'echo of-nobody' }".into(),
+            "p:3:20: a command is an array",
+        ),
+        (
+            "[gateway]\nproxy_from = 'of-nobody'".into(),
+            "p:3:14: `from` has one of",
         ),
         (
             "[credential.a]\nfrom = { file = 'x' }".into(),
@@ -358,11 +370,11 @@ fn credential_errors_name_their_position() {
         ),
         (
             "[credential.a]\nfrom = { command = ['./x'] }".into(),
-            "p:3:8: a command is",
+            "p:3:20: a command is",
         ),
         (
             "[credential.a]\nfrom = { command = [] }".into(),
-            "p:3:8: a command is",
+            "p:3:20: a command is",
         ),
         (
             format!("{GITHUB}nothing = 1"),
@@ -456,6 +468,7 @@ fn credential_errors_name_their_position() {
     ] {
         let got = fault(&text);
         assert!(got.starts_with(want), "{text}\n{got}\n{want}");
+        assert!(!got.contains("of-nobody"), "a value is repeated: {got}");
     }
 }
 
