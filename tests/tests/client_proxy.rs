@@ -10,34 +10,59 @@ use std::process::Command;
 
 const LOGIN: &str = "somebody:the-password-of-the-proxy";
 
+/// Answers every request alike, and logs its path.
+const ALIKE: &str = r#"
+import http.server, json
+found = {"title": "One", "url": "https://one.example/", "content": "first"}
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        print(self.path, file=log, flush=True)
+        body = json.dumps({"data": [{"id": "able"}], "results": [found]}).encode()
+        self.send_response(200)
+        self.send_header('Content-Type', 'application/json')
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *words): pass
+"#;
+
 /// A server of this machine that answers every request alike, and a user who asks it.
 struct Asking {
     world: World,
-    server: ModelServer,
+    host: TlsHost,
 }
 
 impl Asking {
     fn new(place: Place) -> Self {
-        let answer = |_: &_| {
-            let found = json!({"title": "One", "url": "https://one.example/", "content": "first"});
-            Reply::status(200, &json!({"data": [{"id": "able"}], "results": [found]}))
-        };
-        Self {
-            world: World::new(place),
-            server: ModelServer::answering("127.0.0.1", answer),
-        }
+        let world = World::new(place);
+        let host = TlsHost::start(&world, &["localhost", "inside.corp.invalid"], ALIKE);
+        Self { world, host }
     }
 
     fn place(&self) -> String {
-        self.server.url().replace("http://127.0.0.1", "localhost")
+        format!("localhost:{}", self.host.port)
     }
 
     fn url(&self) -> String {
-        format!("http://{}", self.place())
+        format!("https://{}", self.place())
     }
 
-    /// The user's policy with these lines in `[gateway]`.
+    /// How often it was asked.
+    fn count(&self) -> usize {
+        self.host.log().len()
+    }
+
+    fn authority(&self) -> String {
+        format!("ca = ['{}']", self.host.authority().display())
+    }
+
+    /// The user's policy with these lines in `[gateway]`, which believes the server.
     fn define(&self, gateway: &str) {
+        self.define_alone(&format!("{}\n{gateway}", self.authority()));
+    }
+
+    /// The same without its authority.
+    fn define_alone(&self, gateway: &str) {
         let place = self.place();
         self.world.set_policy(format!(
             "version = 1\n[gateway]\n{gateway}\n[profile.near.web]\nprivate = ['{place}']\n"
@@ -69,12 +94,12 @@ impl Asking {
 
     /// Asks in each way; all have an answer.
     fn ask(&self) {
-        let before = self.server.asked().len();
+        let before = self.count();
         self.list().success();
         self.call("web_search", &json!({"query": "q"})).success();
         let page = json!({"url": format!("{}/page", self.url())});
         self.call("web_fetch", &page).success();
-        assert!(self.server.asked().len() >= before + 3);
+        assert!(self.count() >= before + 3);
     }
 }
 
@@ -84,20 +109,16 @@ fn requests_of_lazaret_go_through_the_policys_proxy(place: Place) {
     asking.define("");
     asking.ask();
     assert!(proxy.take().is_empty(), "the control");
-    let address = asking.server.url().replace("http://", "");
+    let address = format!("127.0.0.1:{}", asking.host.port);
     let by_name = asking.place();
-    // What only `private` opens has to be seen at its address.
-    for (names, want) in [
-        (false, [&address, &address, &address]),
-        (true, [&by_name, &by_name, &address]),
-    ] {
+    for (names, told) in [(false, &address), (true, &by_name)] {
         asking.define(&format!("{}\nproxy_names = {names}", proxy.line()));
         asking.ask();
         // A name may stand for two addresses, of which one has no server.
         let is_v6 = |target: &String| target.starts_with("[::1]:");
         let asked: Vec<String> = proxy.targets();
         let asked: Vec<&String> = asked.iter().filter(|one| !is_v6(one)).collect();
-        assert_eq!(asked, want);
+        assert_eq!(asked, [told; 3]);
     }
     for direct in ["localhost", "127.0.0.0/8"] {
         let rest = format!("no_proxy = ['{direct}', '::1/128', '*.corp']");
@@ -105,6 +126,29 @@ fn requests_of_lazaret_go_through_the_policys_proxy(place: Place) {
         asking.ask();
         assert!(proxy.take().is_empty(), "{direct}");
     }
+}
+
+place_test!(nothing_goes_to_a_proxy_in_clear_text_for_a_server_of_this_machine);
+/// A key may be in it, and the proxy is another machine.
+fn nothing_goes_to_a_proxy_in_clear_text_for_a_server_of_this_machine(place: Place) {
+    let (asking, proxy) = (Asking::new(place), ConnectProxy::open());
+    let answer = |_: &_| Reply::status(200, &json!({"data": [{"id": "able"}]}));
+    let plain = ModelServer::answering("127.0.0.1", answer);
+    let named = plain.url().replace("127.0.0.1", "localhost");
+    for names in [false, true] {
+        asking.define(&format!("{}\nproxy_names = {names}", proxy.line()));
+        for url in [&plain.url(), &named] {
+            let mut list = asking.models(url);
+            let list = list.env("OPENAI_API_KEY", "sk-in-clear-text");
+            assert!(run(list, LIMIT).success().contains("able"));
+        }
+        assert!(proxy.take().is_empty());
+        asking.list().success();
+        assert!(!proxy.take().is_empty(), "the control");
+    }
+    let keyed =
+        |asked: &lazaret_tests::model_server::SeenRequest| asked.head.contains("sk-in-clear-text");
+    assert!(plain.asked().len() == 4 && plain.asked().iter().all(keyed));
 }
 
 place_test!(requests_of_lazaret_use_the_environments_proxy_only_if_the_policy_says_so);
@@ -127,7 +171,7 @@ fn requests_of_lazaret_use_the_environments_proxy_only_if_the_policy_says_so(pla
     list(&[]).success();
     assert!(proxy.take().is_empty());
     // A password in a variable can be read by all that inherit it: nothing is asked for rather than without the proxy.
-    let before = asking.server.asked().len();
+    let before = asking.count();
     let with_password = own.replace("http://", "http://user:secret@");
     let refused = list(&[("HTTPS_PROXY", &with_password)]);
     let why = refused.errors();
@@ -135,7 +179,7 @@ fn requests_of_lazaret_use_the_environments_proxy_only_if_the_policy_says_so(pla
         refused.code() == 1 && why.contains("`proxy_from = ") && !why.contains("secret"),
         "{why}"
     );
-    assert_eq!(asking.server.asked().len(), before);
+    assert_eq!(asking.count(), before);
 }
 
 place_test!(a_login_is_shown_to_the_proxy_for_requests_of_lazaret);
@@ -157,7 +201,7 @@ fn a_login_is_shown_to_the_proxy_for_requests_of_lazaret(place: Place) {
         assert!(!heads.is_empty() && heads.iter().all(has), "{heads:?}");
     }
     // What commands can write is no source.
-    let before = asking.server.asked().len();
+    let before = asking.count();
     let file = asking.world.put("login", LOGIN);
     asking.define(&format!(
         "{}\nproxy_from = {{ file = '{}' }}",
@@ -167,7 +211,7 @@ fn a_login_is_shown_to_the_proxy_for_requests_of_lazaret(place: Place) {
     let call = asking.call("web_search", &json!({"query": "q"}));
     assert_ne!(call.code(), 0);
     assert!(call.errors().contains("`proxy_from`"), "{}", call.errors());
-    assert_eq!(asking.server.asked().len(), before);
+    assert_eq!(asking.count(), before);
 }
 
 place_test!(a_proxy_that_refuses_is_named_to_the_user);
@@ -187,15 +231,19 @@ fn a_proxy_that_refuses_is_named_to_the_user(place: Place) {
             assert!(text.contains(&name), "{text}");
         }
     }
-    assert!(asking.server.asked().is_empty());
+    assert_eq!(asking.count(), 0);
 }
 
 place_test!(closed_hosts_stay_closed_behind_a_proxy);
 fn closed_hosts_stay_closed_behind_a_proxy(place: Place) {
     let (asking, proxy) = (Asking::new(place), ConnectProxy::open());
     for names in [false, true] {
-        let gateway = format!("{}\nproxy_names = {names}", proxy.line());
-        asking.define(&gateway);
+        let gateway = format!(
+            "{}\n{}\nproxy_names = {names}",
+            asking.authority(),
+            proxy.line()
+        );
+        asking.define_alone(&gateway);
         let page = json!({"url": format!("{}/page", asking.url())});
         asking.call("web_fetch", &page).success();
         assert!(!proxy.take().is_empty(), "the control");
@@ -211,52 +259,37 @@ fn closed_hosts_stay_closed_behind_a_proxy(place: Place) {
 
 once_test!(a_companys_authority_is_believed_for_requests_of_lazaret);
 fn a_companys_authority_is_believed_for_requests_of_lazaret() {
-    const ALIKE: &str = r#"
-import http.server
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        body = b'{"data": [{"id": "able"}]}'
-        self.send_response(200)
-        self.send_header('Content-Length', str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def log_message(self, *words): pass
-"#;
     let asking = Asking::new(Place::any());
-    let host = TlsHost::start(&asking.world, &["localhost", "inside.corp.invalid"], ALIKE);
     let list = |host: &str| run(&mut asking.models(host), LIMIT);
-    let here = format!("https://localhost:{}", host.port);
-    asking.define("");
+    let here = asking.url();
+    asking.define_alone("");
     let refused = list(&here);
     assert!(
         refused.code() == 1 && refused.errors().contains("certificate"),
         "{}",
         refused.errors()
     );
-    let authority = format!("ca = ['{}']", host.authority().display());
-    asking.define(&authority);
+    asking.define("");
     assert!(list(&here).success().contains("able"));
     // A name that only the proxy knows.
-    let proxy = ConnectProxy::to(host.port);
+    let proxy = ConnectProxy::to(asking.host.port);
     let inside = "https://inside.corp.invalid";
-    asking.define(&format!(
-        "{authority}\n{}\nproxy_names = true",
-        proxy.line()
-    ));
+    asking.define(&format!("{}\nproxy_names = true", proxy.line()));
     assert!(list(inside).success().contains("able"));
     assert_eq!(proxy.targets(), ["inside.corp.invalid:443"]);
-    asking.define(&format!("{authority}\n{}", proxy.line()));
+    asking.define(&proxy.line());
     assert_ne!(list(inside).code(), 0, "a proxy that is told addresses");
     assert!(proxy.take().is_empty());
     // A file that cannot be used ends the network rather than being left out.
-    asking.define("ca = ['/is/not/there.pem']");
+    let before = asking.count();
+    asking.define_alone("ca = ['/is/not/there.pem']");
     let refused = asking.list();
     let why = refused.errors();
     assert!(
         refused.code() == 1 && why.contains("/is/not/there.pem"),
         "{why}"
     );
-    assert!(asking.server.asked().is_empty());
+    assert_eq!(asking.count(), before);
 }
 
 place_test!(doctor_tries_what_requests_of_lazaret_would_use);
@@ -272,7 +305,7 @@ fn doctor_tries_what_requests_of_lazaret_would_use(place: Place) {
     asking.define(&proxy.line());
     assert_eq!(doctor()["ok"], true, "the control");
     // The profile has no hosts, so that its session opens without the file.
-    asking.define("ca = ['/is/not/there.pem']");
+    asking.define_alone("ca = ['/is/not/there.pem']");
     let tried = doctor();
     assert!(
         tried["ok"] == false && tried["why"].to_string().contains("/is/not/there.pem"),

@@ -11,6 +11,7 @@ use carry::HostConnection;
 use host::DecryptedHost;
 use questions::Questions;
 use rules::Rules;
+use search::Needles;
 use session::CredentialSession;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
@@ -58,6 +59,18 @@ pub struct UpstreamLogin(Rc<Value>);
 impl UpstreamLogin {
     pub fn bytes(&self) -> &[u8] {
         &self.0.bytes
+    }
+
+    /// Whether `text` has it, or its password, in a form that answers are searched for; in another case and with white space in it too.
+    pub(crate) fn is_in(&self, text: &str) -> bool {
+        let password = self.0.bytes.splitn(2, |byte| *byte == b':').nth(1);
+        let parts = [Some(&self.0.bytes[..]), password].into_iter().flatten();
+        let parts = parts.filter(|part| !part.is_empty());
+        let both = parts.flat_map(|part| [part.to_vec(), part.to_ascii_lowercase()]);
+        let needles = Needles::new(both.map(|part| (Value::of(part), String::new())).collect());
+        let mut dense = text.to_ascii_lowercase();
+        dense.retain(|c| !c.is_whitespace());
+        needles.are_in(text.as_bytes()) || needles.are_in(dense.as_bytes())
     }
 }
 
@@ -234,4 +247,26 @@ fn hosts_of(
         .into_iter()
         .map(|(place, host)| (place, Rc::new(host)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_known_in_the_words_of_its_proxy() {
+        let login = UpstreamLogin(Value::of(b"me:PassW0rd/9-of-nobody".to_vec()));
+        for words in [
+            "no me:PassW0rd/9-of-nobody",
+            "PassW0rd/9-of-nobody",
+            "PASSW0RD/9-OF-NOBODY",
+            "Pass\tW0rd/9 -of-nobody",
+            "PassW0rd%2F9-of-nobody",
+            "bWU6UGFzc1cwcmQvOS1vZi1ub2JvZHk=",
+            "5061737357307264 2f392d6f662d6e6f626f6479",
+        ] {
+            assert!(login.is_in(words), "{words}");
+        }
+        assert!(!login.is_in("Access denied by policy of nobody"));
+    }
 }

@@ -76,10 +76,22 @@ impl Exchange {
         request: Request<Incoming>,
     ) -> Result<Response<DecryptedAnswer>, Infallible> {
         Ok(self.carry(request).await.unwrap_or_else(|refusal| {
+            let refusal = self.without_values(refusal);
             // Before the program hears of it, so that its command cannot end earlier.
             self.host.tell(&refusal);
             refused(&refusal)
         }))
+    }
+
+    /// Our own words may repeat some of the host's.
+    fn without_values(&self, refusal: RequestRefusal) -> RequestRefusal {
+        match self.host.needles().are_in(refusal.text().as_bytes()) {
+            true => RequestRefusal::Unanswered {
+                place: self.host.place(),
+                why: "its words contain the value of a credential".into(),
+            },
+            false => refusal,
+        }
     }
 
     async fn carry(
@@ -445,6 +457,13 @@ impl Exchange {
             return Err(RequestRefusal::Unanswered {
                 place: self.host.place(),
                 why: "it switched protocols, and was not asked to".into(),
+            });
+        }
+        // None was asked for, and compressed frames could not be searched.
+        if response.headers().contains_key("sec-websocket-extensions") {
+            return Err(RequestRefusal::Unanswered {
+                place: self.host.place(),
+                why: "it has chosen extensions of WebSocket, and was asked for none".into(),
             });
         }
         let host = hyper::upgrade::on(&mut response);

@@ -143,6 +143,9 @@ impl Needles {
     }
 
     fn name_holds(&self, name: &str) -> bool {
+        if self.are_in(name.as_bytes()) {
+            return true;
+        }
         let mut secrets = self.values.iter().flat_map(|(value, _)| value.secrets());
         secrets.any(|bytes| {
             let lower = Zeroizing::new(bytes.to_ascii_lowercase());
@@ -400,6 +403,23 @@ mod tests {
         }
         out.extend_from_slice(&search.release());
         Ok(out)
+    }
+
+    #[test]
+    fn a_headers_name_with_a_value_in_hex_is_dropped() {
+        let value = Value::of(b"of-nobody-at-all".to_vec());
+        let needles = Needles::new(vec![(value, "x".to_owned())]);
+        let mut headers = HeaderMap::new();
+        for name in [
+            "x-6f662d6e6f626f64792d61742d616c6c",
+            "x-of-nobody-at-all",
+            "x-other",
+        ] {
+            headers.insert(name, HeaderValue::from_static("y"));
+        }
+        needles.clean(&mut headers);
+        let names: Vec<_> = headers.keys().map(|name| name.as_str()).collect();
+        assert_eq!(names, ["x-other"]);
     }
 
     #[test]

@@ -149,8 +149,8 @@ impl From<String> for DialFault {
 impl From<io::Error> for DialFault {
     fn from(error: io::Error) -> Self {
         match ends_handshake(&error) {
-            true => Self::Refused(error.to_string()),
-            false => Self::Other(error.to_string()),
+            true => Self::Refused(said(&error)),
+            false => Self::Other(said(&error)),
         }
     }
 }
@@ -526,12 +526,83 @@ async fn http2_over(
 }
 
 /// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = said(error);
     let mut cause = error.source();
     while let Some(error) = cause {
-        text += &format!(": {error}");
+        text += &format!(": {}", said(error));
         cause = error.source();
     }
     text
+}
+
+/// The words of an error, and none that the host has chosen: it knows values, and these words are searched for none of them.
+fn said(error: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(error) = error.downcast_ref::<h2::Error>() {
+        // Its own words have the bytes that came with a GOAWAY.
+        return match error.reason() {
+            Some(reason) => format!("HTTP/2: {}", reason.description()),
+            None => "HTTP/2: the connection has ended".to_owned(),
+        };
+    }
+    let inner = error
+        .downcast_ref::<io::Error>()
+        .and_then(|error| error.get_ref()?.downcast_ref());
+    match inner {
+        // A certificate has names of the host's choice.
+        Some(rustls::Error::InvalidCertificate(
+            rustls::CertificateError::NotValidForNameContext { expected, .. },
+        )) => format!("its certificate is not for {}", expected.to_str()),
+        Some(_) | None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::task::LocalSet;
+
+    /// Frames of the host's (RFC 9113): empty settings, and the end of the connection with these bytes.
+    fn end_with(debug: &[u8]) -> Vec<u8> {
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let length = u8::try_from(8 + debug.len()).unwrap();
+        let head = [0, 0, length, 7, 0, 0, 0, 0, 0];
+        let (last, reason) = ([0; 4], 2_u32.to_be_bytes());
+        [&settings[..], &head, &last, &reason, debug].concat()
+    }
+
+    #[test]
+    fn the_bytes_of_a_goaway_are_in_no_words_of_ours() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().unwrap();
+        let error = LocalSet::new().block_on(&runtime, async {
+            let (ours, mut theirs) = duplex(1 << 16);
+            let (mut send, connection) = hyper::client::conn::http2::handshake(
+                hyper_util::rt::TokioExecutor::new(),
+                TokioIo::new(ours),
+            )
+            .await
+            .unwrap();
+            tokio::task::spawn_local(connection);
+            tokio::task::spawn_local(async move {
+                let mut bytes = [0; 1024];
+                let _ = theirs.read(&mut bytes).await;
+                theirs.write_all(&end_with(b"of-the-host")).await.unwrap();
+                let _ = theirs.read_to_end(&mut Vec::new()).await;
+            });
+            let request = hyper::Request::new(http_body_util::Empty::<Bytes>::new());
+            send.send_request(request).await.unwrap_err()
+        });
+        let cause = error.source().unwrap().to_string();
+        assert!(cause.contains("of-the-host"), "control: {cause}");
+        let SendError::Unanswered(text) = SendError::from(error) else {
+            panic!("{cause}");
+        };
+        assert!(
+            !text.contains("of-the-host") && text.contains("HTTP/2"),
+            "{text}"
+        );
+    }
 }

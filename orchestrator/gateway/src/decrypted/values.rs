@@ -50,6 +50,15 @@ pub(super) struct Value {
 }
 
 impl Value {
+    /// One of no credential, to search for.
+    pub(crate) fn of(bytes: Vec<u8>) -> Rc<Self> {
+        Rc::new(Self {
+            bytes: Zeroizing::new(bytes),
+            key: None,
+            number: 0,
+        })
+    }
+
     /// Each part of it that answers may not contain.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &Zeroizing<Vec<u8>>> {
         let token = self.key.as_ref().and_then(|key| key.token.as_ref());

@@ -264,7 +264,14 @@ pub(crate) fn websocket(first: &'static str) -> Setup {
             });
             let mut response = status(101);
             *response.body_mut() = full("");
+            let extensions = request.uri().path().ends_with("/deflate");
             let headers = response.headers_mut();
+            if extensions {
+                headers.insert(
+                    "sec-websocket-extensions",
+                    "permessage-deflate".parse().unwrap(),
+                );
+            }
             headers.insert("connection", "upgrade".parse().unwrap());
             headers.insert("upgrade", "websocket".parse().unwrap());
             response
@@ -311,6 +318,23 @@ fn frames_of_a_websocket_pass_as_they_are() {
         assert_eq!(String::from_utf8(got).unwrap(), format!("hello{text}"));
         drop(stream);
         until(|| world.carried.get() != 0).await;
+    });
+}
+
+#[test]
+fn a_websocket_with_extensions_that_nobody_asked_for_is_refused() {
+    local(async {
+        let world = World::new(websocket("hello")).await;
+        for (path, want) in [
+            ("/api/ws", "HTTP/1.1 101"),
+            ("/api/deflate", "HTTP/1.1 502"),
+        ] {
+            let mut stream = world.tls(&[HTTP1]).await;
+            let request = upgrade(path, "websocket");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let head = read_head(&mut stream).await;
+            assert!(head.starts_with(want), "{head}");
+        }
     });
 }
 
