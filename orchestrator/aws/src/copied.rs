@@ -1,5 +1,6 @@
 //! The object that a request for S3 copies into its own: the service reads it by the same key, in whichever bucket it lies.
 
+use crate::operations::pairs;
 use hyper::header::{HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 
@@ -20,6 +21,12 @@ pub enum CopySource {
 /// The object that a request to the host `place` copies; `None` if it copies none.
 pub fn copy_source(place: &str, head: &Parts) -> Option<CopySource> {
     let copied: Vec<_> = values(&head.headers, SOURCE).collect();
+    // In a signed address the query has what headers have; whoever signs by headers has no reason for it.
+    let query = head.uri.query().unwrap_or_default().as_bytes();
+    let mut named = pairs(query).map(|(name, _)| name.to_ascii_lowercase().replace('_', "-"));
+    if named.any(|name| [SOURCE, RENAMED].contains(&&*name)) {
+        return Some(CopySource::Elsewhere);
+    }
     if copied.is_empty() && values(&head.headers, RENAMED).next().is_none() {
         return None;
     }
@@ -105,6 +112,17 @@ mod tests {
             let request = names.iter().fold(request, add);
             request.body(()).unwrap().into_parts().0
         };
+        for uri in [
+            "/b/k?x-amz-copy-source=%2Fb%2Fx",
+            "/b/k?a=1;X_Amz-Rename-Source=x",
+        ] {
+            let head = hyper::Request::put(uri).body(()).unwrap().into_parts().0;
+            assert_eq!(
+                copy_source(ALL, &head),
+                Some(CopySource::Elsewhere),
+                "{uri}"
+            );
+        }
         assert_eq!(copy_source(ALL, &head(&[])), None);
         for names in [&[SOURCE, SOURCE][..], &[RENAMED]] {
             let want = Some(CopySource::Elsewhere);

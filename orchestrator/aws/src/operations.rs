@@ -45,15 +45,19 @@ impl Operations {
     /// Of S3: the keys of the query, `acl` where headers give others rights, and `form` for a `POST` that is none of S3's, or looks like
     /// none: where keys are made at the same place (Ceph, MinIO), it may be a request for one.
     fn of_objects(head: &Parts, body: &[u8]) -> Self {
-        let query = head.uri.query().unwrap_or_default();
-        let mut names: Vec<String> = pairs(query.as_bytes()).map(|(name, _)| name).collect();
-        let gives = |(name, value): (&hyper::header::HeaderName, &HeaderValue)| {
-            let is_private = || value.to_str().is_ok_and(|value| PRIVATE.contains(&value));
+        let query = head.uri.query().unwrap_or_default().as_bytes();
+        let mut names: Vec<String> = pairs(query).map(|(name, _)| name).collect();
+        let gives = |name: &str, value: &str| {
             // Some servers read `_` as `-`.
-            let name = name.as_str().replace('_', "-");
-            name == "x-amz-acl" && !is_private() || name.starts_with("x-amz-grant-")
+            let name = name.to_ascii_lowercase().replace('_', "-");
+            name == "x-amz-acl" && !PRIVATE.contains(&value) || name.starts_with("x-amz-grant-")
         };
-        if head.headers.iter().any(gives) {
+        let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
+        let mut headers = head.headers.iter();
+        // In a signed address the query has what headers have.
+        if headers.any(|(name, value)| gives(name.as_str(), &text(value)))
+            || pairs(query).any(|(name, value)| gives(&name, &value))
+        {
             names.push("acl".into());
         }
         let is_posts = |name: &String| POSTS.contains(&&*name.to_ascii_lowercase());
@@ -99,15 +103,13 @@ impl Operations {
 fn of_path(path: &str) -> Vec<String> {
     let path = percent::decoded(path.as_bytes());
     let path = String::from_utf8_lossy(&path).to_ascii_lowercase();
-    match path.contains("/operation/") {
-        true => path
-            .rsplit('/')
-            .next()
-            .map(str::to_owned)
-            .into_iter()
-            .collect(),
-        false => vec![],
-    }
+    // Some servers pass over what stands behind the name.
+    let parts = path.split("/operation/").skip(1);
+    let name = |part: &str| {
+        let name = part.split(|c: char| !c.is_ascii_alphanumeric()).next();
+        name.unwrap_or_default().to_owned()
+    };
+    parts.map(name).collect()
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -119,7 +121,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// The decoded parameters of a query or a form, however they are separated.
-fn pairs(text: &[u8]) -> impl Iterator<Item = (String, String)> {
+pub(crate) fn pairs(text: &[u8]) -> impl Iterator<Item = (String, String)> {
     let pairs = text.split(|byte| b"&;".contains(byte));
     pairs.filter(|pair| !pair.is_empty()).map(|pair| {
         let mut parts = pair.splitn(2, |byte| *byte == b'=');
@@ -172,6 +174,9 @@ mod tests {
                 Some("GetItem"),
             ),
             ("/service/S/operation/Put", vec![], "", Some("put")),
+            ("/service/S/operation/Put/", vec![], "", Some("put")),
+            ("/service/S/operation/Put;x/y%20", vec![], "", Some("put")),
+            ("/service/S/operation/Put%20", vec![], "", Some("put")),
             // Named twice, or in a place that only some servers read.
             ("/", vec![target, form], "&Action=x", None),
             ("/", vec![target, target, json], "", None),
@@ -241,6 +246,21 @@ mod tests {
                 "/b/k?delete",
                 vec![("x-amz-grant-read", "uri=x")],
                 vec!["delete", "acl"],
+            ),
+            (
+                "/b?delete&X-Amz-Acl=public-read",
+                vec![],
+                vec!["delete", "X-Amz-Acl", "acl"],
+            ),
+            (
+                "/b?delete&x-amz-acl=private",
+                vec![],
+                vec!["delete", "x-amz-acl"],
+            ),
+            (
+                "/b?delete&x_amz-grant-read=x",
+                vec![],
+                vec!["delete", "x_amz-grant-read", "acl"],
             ),
         ] {
             let operations = of("s3", uri, &headers, "");

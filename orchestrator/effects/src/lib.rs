@@ -88,7 +88,11 @@ pub fn read(kind: BodyKind, head: &Parts, body: BodyBytes<'_>) -> Result<Effects
     if kind != BodyKind::Other && encodings.any(|value| !is_plain(value.as_bytes())) {
         return Err(UnreadBody::Encoded);
     }
-    if matches!(kind, BodyKind::GraphQl | BodyKind::PullRequest) && !is_json(head) {
+    let is_read = matches!(
+        kind,
+        BodyKind::GraphQl | BodyKind::PullRequest | BodyKind::Publish
+    );
+    if is_read && !is_json(head) {
         return Err(UnreadBody::Type);
     }
     // Servers take `query`, `variables` and `operationName` from there too, some before the body's, and in spellings of their own.

@@ -88,11 +88,12 @@ pub fn capture_by(
             (Some(role), Value::Array(_) | Value::Object(_)) => {
                 return Err(LoginFault::Token(role.member()));
             }
-            (None, value) => {
+            (None, mut value) => {
                 let is_plain = PLAIN.contains(&&*name) || members.contains(&name);
                 if !is_plain {
                     continue;
                 }
+                drop_secrets(&mut value);
                 value
             }
         };
@@ -100,6 +101,22 @@ pub fn capture_by(
     }
     let body = serde_json::to_vec(&passed).map_err(|_| LoginFault::Unread)?;
     Ok(CapturedAnswer { body, tokens })
+}
+
+/// Drops what stands inside a member under the name of a secret.
+fn drop_secrets(value: &mut Value) {
+    const WORDS: [&str; 5] = ["token", "key", "secret", "password", "credential"];
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, _| {
+                let name = name.to_ascii_lowercase();
+                !WORDS.iter().any(|word| name.contains(word))
+            });
+            members.values_mut().for_each(drop_secrets);
+        }
+        Value::Array(all) => all.iter_mut().for_each(drop_secrets),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// The text for a token: in the shape of a JWT where the token is one and clients read claims of it, else with the login's beginning.
@@ -237,6 +254,15 @@ mod tests {
             r#"{"device_secret":"s","tokens":{"access_token":"s"},"error":"e","n":1,"list":["s"]}"#,
         );
         assert_eq!(read, json!({"error": "e", "n": 1}));
+    }
+
+    #[test]
+    fn a_member_that_programs_see_has_no_token_inside() {
+        let read = value(
+            r#"{"account":{"id":"a","access_token":"s","all":[{"apiKey":"s","mail":"m"}],"session_token":{"a":"s"}}}"#,
+        );
+        let seen = json!({"account": {"id": "a", "all": [{"mail": "m"}]}});
+        assert_eq!(read, seen);
     }
 
     #[test]
