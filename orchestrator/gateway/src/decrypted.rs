@@ -102,7 +102,7 @@ impl TlsTerminator {
         let session = CredentialSession {
             values: CredentialValues::new(spec.credentials.len(), times, tell.clone()),
             credentials: spec.credentials.clone(),
-            questions: Questions::new(tell),
+            questions: Questions::new(times.held, tell),
             reports,
             times,
             tls: Rc::new(HostTls::new(roots)),

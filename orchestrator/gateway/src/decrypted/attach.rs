@@ -48,6 +48,14 @@ pub(super) struct AttachDecision {
     pub login: Option<u16>,
 }
 
+impl AttachDecision {
+    /// The credential that the request uses.
+    pub(super) fn credential(&self) -> Option<u16> {
+        let attached = self.attach.as_ref().map(|attach| attach.credential);
+        attached.or(self.login)
+    }
+}
+
 /// How a request gets a credential.
 #[derive(Debug)]
 pub(super) struct Attachment {

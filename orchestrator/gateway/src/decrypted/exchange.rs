@@ -16,7 +16,7 @@ use super::websocket;
 use broker_protocol::CallId;
 use broker_protocol::gateway::{Attach, CredentialVerdict, RequestRule};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING,
     UPGRADE, WWW_AUTHENTICATE,
@@ -95,7 +95,7 @@ impl Exchange {
                 return Err(refusal);
             }
         };
-        let body = self.allowed(asking, &head, body).await?;
+        let body = self.allowed(asking, &decision, &head, body).await?;
         if let Some(credential) = decision.login {
             return self.log_in(credential, head, body).await;
         }
@@ -144,7 +144,10 @@ impl Exchange {
     }
 
     /// Reads a body that goes nowhere: a program that still writes when its connection ends does not read why it was refused.
-    fn pass_over(&self, head: &Parts, mut body: Incoming) {
+    pub(super) fn pass_over<B>(&self, head: &Parts, mut body: B)
+    where
+        B: Body<Data = Bytes> + Unpin + 'static,
+    {
         // This one waits for a word before it sends.
         if body.is_end_stream() || head.headers.contains_key(EXPECT) {
             return;

@@ -53,6 +53,8 @@ pub struct Times {
     pub value: Duration,
     /// The minimum interval between two questions for one value.
     pub refresh: Duration,
+    /// How long a request is held for an answer: pip gives up after 15 s, cargo after 30 s.
+    pub held: Duration,
     /// How long uses are counted before they are reported.
     pub report: Duration,
 }
@@ -65,6 +67,7 @@ impl Default for Times {
             idle_upgraded: Duration::from_secs(6 * 3600),
             value: Duration::from_secs(15),
             refresh: Duration::from_secs(30),
+            held: Duration::from_secs(10),
             report: Duration::from_secs(1),
         }
     }
