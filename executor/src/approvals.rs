@@ -11,7 +11,6 @@ mod request_view;
 
 pub(crate) use request_view::changed_file;
 
-use crate::approvers::Approvers;
 use crate::fault::failed;
 use broker_protocol::approval::{ASKED_BYTES, STANDING};
 use broker_protocol::{
@@ -20,6 +19,7 @@ use broker_protocol::{
     ZonePath, frame, limit,
 };
 use executor_leases::{LeasedPath, Leases, Missing, RULE};
+use executor_peers::approvers::Approvers;
 use executor_peers::outgoing::{self, Answered, AskedByCalls, KeptGrants, OutgoingRequest};
 use executor_spec::sandbox::SandboxSpec;
 use executor_sys::random;

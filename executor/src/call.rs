@@ -307,7 +307,7 @@ impl Call {
         Some(finished)
     }
 
-    /// Whether its command has ended by itself.
+    /// A command that nobody and no limit has ended.
     pub(crate) fn has_exited(&self) -> bool {
         let CallState::Ended(end) = &self.state else {
             return false;

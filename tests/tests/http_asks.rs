@@ -275,11 +275,12 @@ fn a_yes_that_comes_too_late_is_for_the_next_try(place: Place) {
 }
 
 /// Sends it, lets its program give up, and says yes then.
-fn allow_too_late(session: &mut Session, id: &str, script: &str) {
-    let script = format!("{script} sleep 0.1");
-    start(session, id, &script.replace("-m 100", "-m 1"));
+fn allow_too_late(hosts: &Asking, session: &mut Session, id: &str, script: &str) {
+    let script = script.replace("-m 100", "-m 1");
+    start(session, id, &format!("{script} echo > left-{id}"));
     asked(session, id);
-    std::thread::sleep(Duration::from_secs(3));
+    let left = hosts.world().project.join(format!("left-{id}"));
+    assert!(until(LIMIT, || left.exists()));
     session.send(&json!({ "id": id, "approve": "once" }));
     session.answer_within(id, LIMIT);
 }
@@ -294,14 +295,14 @@ fn a_kept_yes_is_for_one_such_request_of_its_session(place: Place) {
         session.send(&json!({ "id": id, "approve": "no" }));
         assert_eq!(session.answer_within(id, LIMIT).success(), "403 ");
     };
-    allow_too_late(&mut session, "a", &post("/deploy"));
+    allow_too_late(&hosts, &mut session, "a", &post("/deploy"));
     assert_eq!(hosts.writes(), 0);
     let mut other = hosts.session("ruled");
     refused(&mut other, "other session", &post("/deploy"));
     refused(&mut session, "other path", &post("/deploy?x=1"));
     let put = post("/deploy").replace("https://api.", "https://npm.");
     let put = put.replace("/deploy", "/own").replace("-d x", "-X PUT -d '{\"name\":\"own\",\"versions\":{\"1.0.0\":{}},\"_attachments\":{\"own-1.0.0.tgz\":{}}}' -H 'Content-Type: application/json'");
-    allow_too_late(&mut session, "package", &put);
+    allow_too_late(&hosts, &mut session, "package", &put);
     refused(&mut session, "other body", &put.replace("1.0.0", "1.0.1"));
     assert_eq!(hosts.writes(), 0);
     assert_eq!(session.bash(&post("/deploy")).success(), "200 ");

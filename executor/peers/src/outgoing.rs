@@ -61,7 +61,7 @@ struct KeptGrant {
 
 impl KeptGrants {
     /// Keeps a grant for a request with this digest. The oldest makes room for it.
-    pub fn keep(&mut self, request: Digest, question: (CallId, u32), now: Instant) {
+    pub fn add(&mut self, request: Digest, question: (CallId, u32), now: Instant) {
         if self.0.len() >= limit::KEPT_GRANTS {
             self.0.pop_front();
         }
@@ -421,7 +421,7 @@ mod tests {
         let a = request("refs/heads/a", "from 1 to 2");
         let wanted = kept(&a, Some("github"));
         let (mut grants, now) = (KeptGrants::default(), Instant::now());
-        grants.keep(wanted, (7, 1), now);
+        grants.add(wanted, (7, 1), now);
         for (other, credential) in [
             (request("refs/heads/a", "from 2 to 3"), Some("github")),
             (request("refs/heads/b", "from 1 to 2"), Some("github")),
@@ -439,13 +439,13 @@ mod tests {
         assert!(grants.has(same, now));
         assert_eq!(grants.take(same, now), Some((7, 1)));
         assert_eq!(grants.take(same, now), None, "it is used up");
-        grants.keep(wanted, (7, 1), now);
+        grants.add(wanted, (7, 1), now);
         let end = now + Duration::from_secs(limit::KEPT_GRANT_S.into());
         assert!(grants.has(same, end - Duration::from_millis(1)));
         assert!(!grants.has(same, end) && grants.take(same, end).is_none());
         for number in 0..limit::KEPT_GRANTS {
             let other = request("o", &number.to_string());
-            grants.keep(kept(&other, None), (7, 2), now);
+            grants.add(kept(&other, None), (7, 2), now);
         }
         assert!(!grants.has(same, now), "the oldest made room");
         assert_eq!(grants.0.len(), limit::KEPT_GRANTS);

@@ -61,7 +61,7 @@ impl Approvals {
     pub(crate) fn keep_grant(&mut self, answered: &Answered) {
         if let Some(kept) = answered.grant_to_keep() {
             let question = (answered.call, answered.question);
-            self.kept_grants.keep(kept, question, Instant::now());
+            self.kept_grants.add(kept, question, Instant::now());
         }
     }
 

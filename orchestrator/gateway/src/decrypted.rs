@@ -23,7 +23,6 @@ mod carry;
 mod session;
 mod exchange;
 mod head;
-mod uses;
 mod attach;
 mod signed;
 mod login;

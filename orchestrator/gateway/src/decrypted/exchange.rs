@@ -10,7 +10,6 @@ use super::session::CredentialSession;
 use super::streams::Activity;
 use super::tasks::Tasks;
 use super::upstream::{DialFault, Protocol, RequestBody, SendError, Upstream};
-use super::uses::RequestedUse;
 use super::values::Value;
 use super::websocket;
 use broker_protocol::CallId;
@@ -24,6 +23,7 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use orchestrator_effects::RequestedUse;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::rc::Rc;

@@ -32,10 +32,10 @@ struct HeldQuestion {
     answer: Option<RequestAnswer>,
 }
 
-/// What the broker is asked for.
+/// A question to the broker: about a request, or to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QuestionKind {
-    /// An answer of somebody.
+    /// It is for somebody who approves.
     Approval,
     /// To use the grant that it keeps.
     Grant,
@@ -43,11 +43,11 @@ enum QuestionKind {
 
 /// Why a request does not go on now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HeldAnswer {
+pub(super) enum AwaitedAnswer {
     Answered(RequestAnswer),
-    /// Its question is open.
+    /// None yet: its question is open.
     Open,
-    /// It was not asked about yet: another question of its call is open.
+    /// None yet, and no question: another one of its call is open.
     Behind,
 }
 
@@ -67,17 +67,17 @@ impl Questions {
     /// Asks about a request, for each rule that does so, and holds it a while for the answers. Grants are used when all of them are there.
     ///
     /// # Errors
-    /// It does not go on: the place of the rule, and why.
+    /// The rule by which it does not go on, by its place, and why.
     pub(super) async fn ask_all(
         &self,
         requests: Vec<HeldRequest>,
-    ) -> Result<(), (usize, HeldAnswer)> {
+    ) -> Result<(), (usize, AwaitedAnswer)> {
         let until = Instant::now() + self.time;
         let mut granted = Vec::new();
         for (at, request) in requests.into_iter().enumerate() {
             match self.held(QuestionKind::Approval, &request, until).await {
-                HeldAnswer::Answered(RequestAnswer::Granted) => {}
-                HeldAnswer::Answered(RequestAnswer::Kept) => granted.push((at, request)),
+                AwaitedAnswer::Answered(RequestAnswer::Granted) => {}
+                AwaitedAnswer::Answered(RequestAnswer::Kept) => granted.push((at, request)),
                 answer => return Err((at, answer)),
             }
         }
@@ -85,25 +85,30 @@ impl Questions {
             // The broker answers this by itself.
             let until = Instant::now() + self.time;
             match self.held(QuestionKind::Grant, &request, until).await {
-                HeldAnswer::Answered(RequestAnswer::Granted) => {}
+                AwaitedAnswer::Answered(RequestAnswer::Granted) => {}
                 answer => return Err((at, answer)),
             }
         }
         Ok(())
     }
 
-    async fn held(&self, kind: QuestionKind, request: &HeldRequest, until: Instant) -> HeldAnswer {
+    async fn held(
+        &self,
+        kind: QuestionKind,
+        request: &HeldRequest,
+        until: Instant,
+    ) -> AwaitedAnswer {
         if request.call == 0 {
-            return HeldAnswer::Answered(RequestAnswer::NoCall);
+            return AwaitedAnswer::Answered(RequestAnswer::NoCall);
         }
         if self.waiting.get() >= HELD_REQUESTS {
-            return HeldAnswer::Answered(RequestAnswer::TooMany);
+            return AwaitedAnswer::Answered(RequestAnswer::TooMany);
         }
         let _waiting = Counted::new(&self.waiting, 1);
         match timeout_at(until, self.ask(kind, request)).await {
-            Ok(answer) => HeldAnswer::Answered(answer),
-            Err(_) if self.position(kind, request).is_some() => HeldAnswer::Open,
-            Err(_) => HeldAnswer::Behind,
+            Ok(answer) => AwaitedAnswer::Answered(answer),
+            Err(_) if self.position(kind, request).is_some() => AwaitedAnswer::Open,
+            Err(_) => AwaitedAnswer::Behind,
         }
     }
 
@@ -227,7 +232,7 @@ mod tests {
     use std::pin::{Pin, pin};
     use std::task::{Context, Poll, Waker};
 
-    type Answer = Result<(), (usize, HeldAnswer)>;
+    type Answer = Result<(), (usize, AwaitedAnswer)>;
 
     fn request(call: CallId, path: &str) -> HeldRequest {
         HeldRequest {
@@ -268,7 +273,7 @@ mod tests {
     }
 
     fn not(answer: RequestAnswer) -> Poll<Answer> {
-        Poll::Ready(Err((0, HeldAnswer::Answered(answer))))
+        Poll::Ready(Err((0, AwaitedAnswer::Answered(answer))))
     }
 
     /// Runs a test in a runtime with a clock.
@@ -348,7 +353,7 @@ mod tests {
             assert_eq!(poll(&mut first), Poll::Pending);
             assert_eq!(*told.borrow(), [1, 2]);
             questions.answer(2, RequestAnswer::Refused);
-            let no = Err((1, HeldAnswer::Answered(RequestAnswer::Refused)));
+            let no = Err((1, AwaitedAnswer::Answered(RequestAnswer::Refused)));
             assert_eq!(poll(&mut first), Poll::Ready(no));
             assert_eq!(*told.borrow(), [1, 2], "the first rule's is still there");
             let mut second = pin!(questions.ask_all(both()));
@@ -373,16 +378,16 @@ mod tests {
             let first = questions.ask_all(vec![request(7, "/a")]);
             let second = questions.ask_all(vec![request(7, "/b")]);
             let (first, second) = tokio::join!(first, second);
-            assert_eq!(first, waits(HeldAnswer::Open));
-            assert_eq!(second, waits(HeldAnswer::Behind));
+            assert_eq!(first, waits(AwaitedAnswer::Open));
+            assert_eq!(second, waits(AwaitedAnswer::Behind));
             let again = questions.ask_all(vec![request(7, "/a")]).await;
-            assert_eq!(again, waits(HeldAnswer::Open));
+            assert_eq!(again, waits(AwaitedAnswer::Open));
             assert_eq!(*told.borrow(), [1], "it is the same question");
             questions.answer(1, RequestAnswer::Expired);
             let mut again = pin!(questions.ask_all(vec![request(7, "/a")]));
             assert_eq!(poll(&mut again), not(RequestAnswer::Expired));
             let again = questions.ask_all(vec![request(7, "/a")]).await;
-            assert_eq!(again, waits(HeldAnswer::Open));
+            assert_eq!(again, waits(AwaitedAnswer::Open));
             assert_eq!(*told.borrow(), [1, 2], "it is asked again");
             assert_eq!(questions.waiting.get(), 0);
         });

@@ -1,7 +1,7 @@
 //! Answers of ours to a request: why, and what would change it. No answer of a host is ever called ours, and each of ours begins with
 //! `lazaret:`.
 
-use super::questions::HeldAnswer;
+use super::questions::AwaitedAnswer;
 use super::values::CredentialValueError;
 use broker_protocol::ConnectionVerdict;
 use broker_protocol::gateway::RequestAnswer;
@@ -70,7 +70,7 @@ pub(super) enum RequestRefusal {
         path: String,
         at: String,
         why: Option<String>,
-        answer: HeldAnswer,
+        answer: AwaitedAnswer,
     },
     /// A rule asks about it, and a question could not say what it changes.
     #[error(
@@ -159,13 +159,13 @@ pub(super) enum RequestRefusal {
 }
 
 /// Why a request was not allowed, and what helps.
-fn not_allowed(answer: HeldAnswer) -> &'static str {
+fn not_allowed(answer: AwaitedAnswer) -> &'static str {
     let answer = match answer {
-        HeldAnswer::Answered(answer) => answer,
-        HeldAnswer::Open => {
+        AwaitedAnswer::Answered(answer) => answer,
+        AwaitedAnswer::Open => {
             return "it waits for approval: run it again once it is approved";
         }
-        HeldAnswer::Behind => {
+        AwaitedAnswer::Behind => {
             return "another request of its command waits for approval: run it again after that";
         }
     };
