@@ -175,7 +175,7 @@ impl TlsTerminator {
 
     /// Carries a connection of a program, of this call, to a place that [`TlsTerminator::is_for`] names, until it ends. `first` was read from it already;
     /// `connect` opens a connection to the place, as the relay's rules allow. Without TLS a credential is never used; what comes passes as it
-    /// is, unless rules name the host. Dropped, it ends all that belongs to the connection.
+    /// is, unless rules name the host. A quiet connection ends if `is_crowded` says that others may need its place. Dropped, it ends all that belongs to the connection.
     ///
     /// # Errors
     /// Why it ended before its time.
@@ -185,6 +185,7 @@ impl TlsTerminator {
         first: Vec<u8>,
         (host, port): (&str, u16),
         connect: C,
+        is_crowded: impl Fn() -> bool,
     ) -> Result<(), CarryError>
     where
         C: AsyncFn() -> Result<TcpStream, E> + 'static,
@@ -202,7 +203,7 @@ impl TlsTerminator {
             });
         };
         let connection = HostConnection::new(self.session.clone(), host, connect, call);
-        connection.carry(program, first).await
+        connection.carry(program, first, is_crowded).await
     }
 }
 

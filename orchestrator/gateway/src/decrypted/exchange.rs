@@ -457,7 +457,6 @@ impl Exchange {
             head.headers.insert(name, HeaderValue::from_static(value));
         }
         self.upgraded.store(true, Ordering::Relaxed);
-        self.activity.upgrade();
         let (ended, wait) = oneshot::channel();
         *self.websocket.borrow_mut() = Some(wait);
         let place = self.host.clone();

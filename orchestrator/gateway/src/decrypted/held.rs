@@ -57,6 +57,7 @@ impl Exchange {
             credential: decision.credential(),
             effects: effects.clone(),
         };
+        let _held = self.activity.hold();
         let asked = asking.iter().map(|(number, _)| request(*number));
         let Err((at, answer)) = questions.ask_all(asked.collect()).await else {
             return Ok(body);

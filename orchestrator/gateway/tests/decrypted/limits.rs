@@ -1,6 +1,9 @@
 //! Limits of connections that are decrypted.
 
+use crate::asks::{asking, question};
 use crate::world::*;
+use broker_protocol::gateway::RequestAnswer;
+use http_body_util::BodyExt;
 use hyper::Request;
 use orchestrator_gateway::decrypted::{CarryError, Times};
 use std::cell::Cell;
@@ -136,6 +139,7 @@ fn short() -> Setup {
         times: Times {
             begin: Duration::from_millis(200),
             idle: Duration::from_millis(500),
+            look: Duration::from_millis(10),
             ..Times::default()
         },
         ..Setup::default()
@@ -185,22 +189,85 @@ fn half_a_head_ends_before_the_connection_is_idle() {
 }
 
 #[test]
-fn a_connection_without_a_byte_ends_and_one_with_bytes_does_not() {
+fn a_quiet_connection_ends_where_others_need_its_place_and_one_with_bytes_does_not() {
     local(async {
         // Longer as a whole than a connection may be idle, which on a busy machine is no pause of ours.
         let mut setup = short();
         setup.times.begin = Duration::from_secs(60);
         setup.times.idle = Duration::from_secs(3);
         let world = World::new(setup).await;
+        world.is_crowded.set(true);
+        let _quiet = world.tls(&[HTTP1]).await;
         let mut stream = world.tls(&[HTTP1]).await;
-        for _ in 0..35 {
+        let before = tokio::time::Instant::now();
+        while world.carried.get() == 0 || before.elapsed() < Duration::from_millis(3500) {
             let head = b"GET /1 HTTP/1.1\r\nHost: a.example\r\n\r\n";
             stream.write_all(head).await.unwrap();
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        assert_eq!((world.seen.borrow().len(), world.carried.get()), (35, 0));
-        wait(&world).await;
         assert!(matches!(world.errors.borrow()[..], [CarryError::Idle]));
+        until(|| world.carried.get() == 2).await;
+        let errors = world.errors.borrow();
+        assert!(matches!(errors[..], [CarryError::Idle, CarryError::Idle]));
+    });
+}
+
+#[test]
+fn a_quiet_stream_lasts_while_there_is_room() {
+    local(async {
+        for protocol in [HTTP1, HTTP2] {
+            let (send, body) = channel();
+            let body = Cell::new(Some(body));
+            let mut setup = short();
+            setup.times.begin = Duration::from_secs(60);
+            setup.times.idle = Duration::from_millis(200);
+            setup.protocols = vec![protocol];
+            setup.handler = handler(move |_| {
+                let body = body.take().unwrap();
+                async move { hyper::Response::new(body) }
+            });
+            let world = World::new(setup).await;
+            let mut http2 = world.http2().await;
+            let request = Request::get("https://a.example/events").body(full(""));
+            let answer = http2.send_request(request.unwrap()).await.unwrap();
+            let mut events = answer.into_body();
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!(
+                world.carried.get(),
+                0,
+                "ten times as long as it may be idle"
+            );
+            send.data("late ").await;
+            let event = events.frame().await.unwrap().unwrap();
+            assert_eq!(event.into_data().unwrap(), "late ");
+            // The control.
+            world.is_crowded.set(true);
+            wait(&world).await;
+            assert!(matches!(world.errors.borrow()[..], [CarryError::Idle]));
+        }
+    });
+}
+
+#[test]
+fn a_request_that_is_held_is_not_quiet() {
+    local(async {
+        let mut setup = asking(&["/**"]);
+        setup.times.idle = Duration::from_millis(100);
+        setup.times.look = Duration::from_millis(10);
+        let world = World::new(setup).await;
+        let head = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1\r\n\r\nx";
+        let mut stream = world.tls(&[HTTP1]).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let asked = question(&world, 0).await;
+        let _quiet = world.tls(&[HTTP1]).await;
+        world.is_crowded.set(true);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.carried.get(), 1, "the control");
+        assert!(matches!(world.errors.borrow()[..], [CarryError::Idle]));
+        world.ended.answer(asked.question, RequestAnswer::Granted);
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
     });
 }
 

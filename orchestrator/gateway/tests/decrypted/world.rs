@@ -215,6 +215,7 @@ pub(crate) struct World {
     pub errors: Rc<RefCell<Vec<CarryError>>>,
     pub carried: Rc<Cell<usize>>,
     pub proxy: SocketAddr,
+    pub is_crowded: Rc<Cell<bool>>,
     withdrawn: Rc<Notify>,
 }
 
@@ -276,7 +277,9 @@ impl World {
         *ended.borrow_mut() = Some(made.clone());
         let (errors, carried) = (Rc::default(), Rc::default());
         let withdrawn = Rc::new(Notify::new());
-        let proxy = serve_proxy(&made, host, &withdrawn, (&errors, &carried)).await;
+        let is_crowded = Rc::new(Cell::new(false));
+        let load = (&withdrawn, &is_crowded);
+        let proxy = serve_proxy(&made, host, load, (&errors, &carried)).await;
         Self {
             ended: made,
             told,
@@ -284,6 +287,7 @@ impl World {
             errors,
             carried,
             proxy,
+            is_crowded,
             withdrawn,
         }
     }
@@ -457,17 +461,18 @@ async fn serve_host(setup: &Setup, seen: Rc<RefCell<Vec<Seen>>>) -> (SocketAddr,
 async fn serve_proxy(
     ended: &Rc<TlsTerminator>,
     host: SocketAddr,
-    withdrawn: &Rc<Notify>,
+    (withdrawn, is_crowded): (&Rc<Notify>, &Rc<Cell<bool>>),
     (errors, carried): (&Rc<RefCell<Vec<CarryError>>>, &Rc<Cell<usize>>),
 ) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (ended, withdrawn) = (ended.clone(), withdrawn.clone());
+    let is_crowded = is_crowded.clone();
     let (errors, carried) = (errors.clone(), carried.clone());
     spawn_local(async move {
         while let Ok((mut program, _)) = listener.accept().await {
             let (ended, errors, carried) = (ended.clone(), errors.clone(), carried.clone());
-            let withdrawn = withdrawn.clone();
+            let (withdrawn, is_crowded) = (withdrawn.clone(), is_crowded.clone());
             spawn_local(async move {
                 let (mut head, mut byte) = (Vec::new(), [0]);
                 while !head.ends_with(b"\r\n\r\n") {
@@ -482,8 +487,10 @@ async fn serve_proxy(
                 let greeting = b"HTTP/1.1 200 Connection established\r\n\r\n";
                 program.write_all(greeting).await.unwrap();
                 let connect = async move || TcpStream::connect(host).await;
+                let place = (name, port);
+                let is_crowded = || is_crowded.get();
                 let ended = tokio::select! {
-                    ended = ended.carry((program, CALL), vec![], (name, port), connect) => ended,
+                    ended = ended.carry((program, CALL), vec![], place, connect, is_crowded) => ended,
                     () = withdrawn.notified() => Ok(()),
                 };
                 carried.set(carried.get() + 1);
