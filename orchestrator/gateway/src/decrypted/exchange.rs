@@ -304,7 +304,9 @@ impl Exchange {
         credential: u16,
         method: &Method,
     ) -> Result<Rc<Value>, RequestRefusal> {
-        self.session.values.get(credential).await.map_err(|why| {
+        let place = self.host.place();
+        let value = self.session.values.get_for(credential, &place);
+        value.await.map_err(|why| {
             let verdict = CredentialVerdict::NoValue;
             self.host.count(credential, method.as_str(), verdict);
             let credential = self.session.name(credential).to_owned();
@@ -334,6 +336,7 @@ impl Exchange {
             return Ok(response);
         };
         let (values, credential) = (&self.session.values, attached.attachment.credential);
+        values.refused_at(credential, &attached.value, self.host.place());
         let Some(again) = again else {
             values.refused(credential, &attached.value);
             return Ok(response);
