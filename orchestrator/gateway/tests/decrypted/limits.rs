@@ -2,7 +2,8 @@
 
 use crate::asks::{asking, question};
 use crate::world::*;
-use broker_protocol::gateway::RequestAnswer;
+use broker_protocol::ConnectionVerdict;
+use broker_protocol::gateway::{FromGateway, RequestAnswer};
 use http_body_util::BodyExt;
 use hyper::Request;
 use orchestrator_gateway::decrypted::{CarryError, Times};
@@ -81,6 +82,70 @@ fn endless_head_ends_the_connection() {
         let more = (0..5000).map(move |_| frame(9, 0, 1, &more.repeat(100)));
         let code = flood(&world, std::iter::once(first).chain(more)).await;
         assert!(code.is_some());
+        assert!(world.seen.borrow().is_empty());
+    });
+}
+
+/// The most memory that this process has had, in MiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kib = line
+        .and_then(|line| line.split_whitespace().nth(1))
+        .unwrap();
+    kib.parse::<u64>().unwrap() / 1024
+}
+
+/// One header of 4,000 bytes in the table of HPACK, and references to it of one byte each.
+#[test]
+fn a_head_that_grows_when_it_is_decoded_is_refused_and_takes_no_memory() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let entry = |length: usize| {
+            // A length of 7 bits, and the rest of it in two bytes.
+            let rest = length - 127;
+            let low = u8::try_from(rest % 128).unwrap() | 0x80;
+            let high = u8::try_from(rest / 128).unwrap();
+            [&[0x40, 1, b'x', 127, low, high], &vec![b'y'; length][..]].concat()
+        };
+        let bomb = |references: usize| {
+            let first = [head(), entry(4000)].concat();
+            let more = vec![0xbe; references];
+            let last = more.chunks(16_000).count();
+            let rest = more.chunks(16_000).enumerate();
+            let rest: Vec<_> = rest
+                .map(|(at, part)| frame(9, u8::from(at + 1 == last) << 2, 1, part))
+                .collect();
+            std::iter::once(frame(1, 1, 1, &first)).chain(rest)
+        };
+        let end = || std::iter::once(frame(7, 0, 0, &[0; 8]));
+        flood(&world, bomb(1).chain(end())).await;
+        until(|| world.seen.borrow().len() == 1).await;
+        let before = peak();
+        // Decoded, 4 GB.
+        for references in [100, 10_000, 1_000_000] {
+            flood(&world, bomb(references).chain(end())).await;
+        }
+        assert_eq!(world.seen.borrow().len(), 1, "the control");
+        let grown = peak() - before;
+        assert!(grown < 512, "{grown} MiB");
+    });
+}
+
+/// A program that reads no answer to its settings: the gateway stops to read.
+#[test]
+fn settings_whose_answers_nobody_reads_stop_their_program() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let mut stream = world.tls(&[HTTP2]).await;
+        stream.write_all(PREFACE).await.unwrap();
+        let settings = frame(4, 0, 0, &[0, 4, 0, 1, 0, 0]).repeat(4096);
+        let mut taken = 0;
+        let write = Duration::from_secs(2);
+        while let Ok(Ok(())) = tokio::time::timeout(write, stream.write_all(&settings)).await {
+            taken += settings.len();
+            assert!(taken < 64 << 20, "it goes on");
+        }
         assert!(world.seen.borrow().is_empty());
     });
 }
@@ -310,6 +375,36 @@ fn a_host_that_ends_the_handshake_is_named() {
             matches!(errors[..], [CarryError::Host { .. }]),
             "{errors:?}"
         );
+    });
+}
+
+#[test]
+fn a_host_that_resets_the_hello_is_named() {
+    local(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = Some(listener.local_addr().unwrap());
+        tokio::task::spawn_local(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 64]).await;
+                stream.set_zero_linger().unwrap();
+            }
+        });
+        let world = World::new(Setup {
+            host,
+            ..Setup::default()
+        })
+        .await;
+        let answer = world.get("/api/x", &bearer()).await;
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+        let named = "a.example:443 ended the TLS handshake with the gateway";
+        assert!(answer.contains(named), "{answer}");
+        until(|| !world.errors.borrow().is_empty()).await;
+        let told = world.told.borrow();
+        let is_told = |frame: &FromGateway| {
+            matches!(frame, FromGateway::Connected(report)
+                if report.verdict == ConnectionVerdict::TlsRefused && report.host == "a.example")
+        };
+        assert!(told.iter().any(is_told), "{told:?}");
     });
 }
 

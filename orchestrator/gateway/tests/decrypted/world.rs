@@ -74,6 +74,8 @@ pub(crate) struct Setup {
     pub handler: Handler,
     pub is_trusted: bool,
     pub authority: Option<Authority>,
+    /// A host of the test's own in place of the one with TLS.
+    pub host: Option<SocketAddr>,
 }
 
 impl Default for Setup {
@@ -90,6 +92,7 @@ impl Default for Setup {
             handler: handler(|_| async { text("ok") }),
             is_trusted: true,
             authority: None,
+            host: None,
         }
     }
 }
@@ -237,6 +240,7 @@ impl World {
     pub(crate) async fn new(setup: Setup) -> Self {
         let seen = Rc::<RefCell<Vec<Seen>>>::default();
         let (host, root) = serve_host(&setup, seen.clone()).await;
+        let host = setup.host.unwrap_or(host);
         let roots = if setup.is_trusted { vec![root] } else { vec![] };
         let told = Rc::<RefCell<Vec<FromGateway>>>::default();
         let ended = Rc::<RefCell<Option<Rc<TlsTerminator>>>>::default();
