@@ -283,6 +283,8 @@ pub struct HeldRequest {
     pub method: String,
     /// With its query: at most [`limit::RULE_PATH`] visible characters of ASCII.
     pub path: String,
+    /// The credential that it uses, by its place in [`GatewaySpec::credentials`].
+    pub credential: Option<u16>,
     /// Its changes, as far as its body says them: at most [`limit::EFFECTS`] lines of [`limit::DENIAL_TEXT`] bytes.
     pub effects: Vec<RequestEffect>,
 }
@@ -324,6 +326,8 @@ impl EffectKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RequestAnswer {
     Granted,
+    /// One such request is granted until a [`FromGateway::Claimed`] uses it, for at most [`limit::KEPT_GRANT_S`] seconds.
+    Kept,
     Refused,
     /// No answer came in time.
     Expired,
@@ -358,8 +362,11 @@ pub enum FromGateway {
     },
     /// Uses of a credential, counted.
     Used(CredentialReport),
-    /// A request waits for an answer: at most one of a call at a time.
+    /// A request waits for an answer: at most one of a call at a time. After a while its program is told to come back, and the question
+    /// stays open.
     Asked(HeldRequest),
+    /// A request uses the grant that is kept for it ([`RequestAnswer::Kept`]). It has a number of its own.
+    Claimed(HeldRequest),
     /// A connection to the user's ssh agent is needed.
     AgentWanted,
     /// A signature waits for an answer.

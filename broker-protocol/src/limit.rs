@@ -153,6 +153,10 @@ pub const RULE_PATHS: usize = 32;
 pub const RULE_PATH: usize = 512;
 /// Methods that one rule may name.
 pub const RULE_METHODS: usize = 16;
+/// Seconds that a yes to a request waits for it, if its program had gone when it came.
+pub const KEPT_GRANT_S: u32 = 300;
+/// Such grants of one session; the oldest makes room for another.
+pub const KEPT_GRANTS: usize = 16;
 /// Things that a request would change, as a question about it lists them.
 pub const EFFECTS: usize = 32;
 /// Bytes of a rule's reason.

@@ -11,7 +11,6 @@ mod request_view;
 
 pub(crate) use request_view::changed_file;
 
-use crate::approvers::Approvers;
 use crate::fault::failed;
 use broker_protocol::approval::{ASKED_BYTES, STANDING};
 use broker_protocol::{
@@ -20,7 +19,8 @@ use broker_protocol::{
     ZonePath, frame, limit,
 };
 use executor_leases::{LeasedPath, Leases, Missing, RULE};
-use executor_peers::outgoing::{self, Answered, AskedByCalls, OutgoingRequest};
+use executor_peers::approvers::Approvers;
+use executor_peers::outgoing::{self, Answered, AskedByCalls, KeptGrants, OutgoingRequest};
 use executor_spec::sandbox::SandboxSpec;
 use executor_sys::random;
 use policies::Question;
@@ -44,6 +44,8 @@ pub(crate) struct Approvals {
     questions: BTreeMap<CallId, OpenQuestion>,
     /// What calls have asked about requests of their programs.
     program_requests: AskedByCalls,
+    /// Grants of requests for which their programs have not waited.
+    kept_grants: KeptGrants,
     session_grants: Vec<SessionGrant>,
     /// Grants of hosts and paths that end.
     pub leases: Leases,
@@ -126,6 +128,7 @@ impl Approvals {
             session: nonce()?,
             questions: BTreeMap::new(),
             program_requests: AskedByCalls::default(),
+            kept_grants: KeptGrants::default(),
             session_grants: Vec::new(),
             leases: Leases::default(),
             last: 0,
@@ -427,6 +430,7 @@ impl Approvals {
             call: grant.call,
             question: granted.question,
             decision,
+            kept: granted.kept,
         })
     }
 
@@ -507,6 +511,7 @@ impl Approvals {
                 call,
                 question: outgoing.question,
                 decision,
+                kept: outgoing.kept,
             });
         }
         let (kind, message) = match decision {

@@ -307,6 +307,21 @@ impl Call {
         Some(finished)
     }
 
+    /// A command that nobody and no limit has ended.
+    pub(crate) fn has_exited(&self) -> bool {
+        let CallState::Ended(end) = &self.state else {
+            return false;
+        };
+        match &end.0 {
+            Outcome::Ran(ran) => matches!(ran.ended, Ended::Exited(_) | Ended::Signalled(_)),
+            Outcome::Answered
+            | Outcome::Granted
+            | Outcome::Refused(_)
+            | Outcome::Failed(_)
+            | Outcome::Broken(_) => false,
+        }
+    }
+
     pub(crate) fn end(&mut self, outcome: Outcome, usage: Usage) {
         self.end_denied(outcome, usage, Denials::default());
     }

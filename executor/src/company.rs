@@ -79,6 +79,7 @@ fn answer_once(gateway: &mut Connection, held: &mut Credentials) -> io::Result<b
             | FromGateway::Used(_)
             | FromGateway::Asked(_)
             | FromGateway::AgentWanted
+            | FromGateway::Claimed(_)
             | FromGateway::SignatureWanted(_) => {}
         }
     }

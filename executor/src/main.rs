@@ -15,7 +15,6 @@ mod files;
 mod gc;
 mod background;
 mod approvals;
-mod approvers;
 mod kept_texts;
 mod missing_program;
 mod session_image;

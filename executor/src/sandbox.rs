@@ -1,6 +1,5 @@
 //! The sandbox of a session: policy, roots, what is found in them, the spec of cells, and the warden.
 
-use crate::approvers::ApproversError;
 use crate::machine;
 use crate::repository_question;
 use crate::roots::{self, RootError};
@@ -21,6 +20,7 @@ use executor_layers::cgroup::{self, Cgroup};
 use executor_layers::environment;
 use executor_layers::home_files;
 use executor_layers::probe;
+use executor_peers::approvers::ApproversError;
 use executor_peers::published::PublishError;
 use executor_project::caches;
 use executor_project::central_owner::{self, OwnerError, RootLock};

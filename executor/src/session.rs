@@ -315,7 +315,8 @@ impl Session {
             }
             // The process is still killed; the client only stops waiting for its end.
             CallState::Approved(_) | CallState::Killing(_) => call.cancel(),
-            CallState::Ended(_) => {}
+            // It may wait for the answer to a question.
+            CallState::Ended(_) => return self.end_questions(&[id]),
         }
         Ok(())
     }
@@ -374,7 +375,7 @@ impl Session {
         // What calls have left is looked at now, which can take long.
         self.audit.unlock()?;
         let ended = self.ended_calls()?;
-        self.end_questions(&ended)?;
+        self.end_leases_and_questions(&ended)?;
         let commands = match ended.len() == self.calls.len() && self.background.alive_count() == 0 {
             true => Commands::AreOver,
             false => Commands::Run,
@@ -385,6 +386,7 @@ impl Session {
             self.record_created();
         }
         let (mut ended, has_checked) = self.check(ended, commands);
+        ended.retain(|call| self.approvals.outgoing(*call).is_none());
         let is_recorded = !ended.is_empty() || self.approvals.leases.have_ended();
         let can_record = is_recorded && self.audit.try_lock()?;
         if !can_record {

@@ -7,6 +7,7 @@ use lazaret_tests::registries::Registries;
 use lazaret_tests::{LIMIT, Place, Session, World, place_test};
 use serde_json::{Value, json};
 use std::fs;
+use std::time::{Duration, Instant};
 
 const NAMES: [&str; 3] = ["git.example", "npm.example", "api.example"];
 
@@ -102,7 +103,7 @@ fn push(name: &str) -> String {
     format!(
         "export GIT_TERMINAL_PROMPT=0; git clone -q https://git.example/o/r.git {name} 2>&1 && cd {name}
          git -c user.name=a -c user.email=a@b.invalid commit -q --allow-empty -m {name}; git rev-parse HEAD > ../{name}.id
-         git push -q origin HEAD:refs/heads/{name} 2>&1; echo ended"
+         git push -q origin HEAD:refs/heads/{name} 2>&1; echo > ../ended"
     )
 }
 
@@ -169,6 +170,8 @@ fn a_push_waits_for_its_answer_and_the_question_names_its_references(place: Plac
     let questions = audited(hosts.world(), "request_asked");
     let answers = audited(hosts.world(), "request_answered");
     assert_eq!((questions.len(), answers.len()), (2, 2));
+    // The first one used its yes at once.
+    assert_eq!(audited(hosts.world(), "request_granted").len(), 1);
     assert!(questions[0]["about"].as_str().unwrap().contains(id.trim()));
     let given: Vec<_> = answers.iter().map(|one| &one["answer"]).collect();
     assert_eq!(given, ["granted", "refused"]);
@@ -234,6 +237,84 @@ fn a_cell_that_asks_in_a_loop_gets_one_question_and_a_bounded_record(place: Plac
     let answers = audited(hosts.world(), "request_answered");
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0]["answer"], "expired");
+}
+
+place_test!(a_yes_that_comes_too_late_is_for_the_next_try);
+fn a_yes_that_comes_too_late_is_for_the_next_try(place: Place) {
+    let hosts = Asking::start(place, "timeout_s = 600");
+    hosts.make_repository();
+    let mut session = hosts.session("ruled");
+    let started = Instant::now();
+    start(&mut session, "a", &push("late"));
+    asked(&mut session, "a");
+    // Its program has given up; the question is as open as before, and the call waits for it.
+    let exited = hosts.world().project.join("ended");
+    assert!(until(LIMIT, || exited.exists()));
+    let waited = started.elapsed();
+    assert!(waited >= Duration::from_secs(10), "{waited:?}");
+    assert!(waited < Duration::from_secs(60), "{waited:?}");
+    assert!(!hosts.refs().contains("refs/heads/late"));
+    session.send(&json!({ "id": "a", "approve": "once" }));
+    let answer = session.answer_within("a", LIMIT);
+    assert!(answer.text().contains("403"), "{}", answer.text());
+    let denied = answer.result["metadata"]["denied"].to_string();
+    assert!(denied.contains("it waits for approval"), "{denied}");
+    // The same commit goes unasked, once.
+    let again = "cd late; git push -q origin HEAD:refs/heads/late 2>&1; echo $?";
+    let answer = session.bash(again);
+    assert_eq!(answer.success(), "0\n", "{:#}", answer.result);
+    assert!(hosts.refs().contains("refs/heads/late"));
+    let world = hosts.world();
+    assert_eq!(audited(world, "request_asked").len(), 1);
+    let used = audited(world, "request_granted");
+    let by = &audited(world, "request_answered")[0];
+    assert_eq!((used.len(), &by["answer"]), (1, &json!("granted")));
+    assert_eq!(used[0]["by_call"], by["call"], "{used:#?}");
+    assert_eq!(used[0]["by_question"], by["question"], "{used:#?}");
+    assert_ne!(used[0]["call"], by["call"], "{used:#?}");
+}
+
+/// Sends it, lets its program give up, and says yes then.
+fn allow_too_late(hosts: &Asking, session: &mut Session, id: &str, script: &str) {
+    let script = script.replace("-m 100", "-m 1");
+    start(session, id, &format!("{script} echo > left-{id}"));
+    asked(session, id);
+    let left = hosts.world().project.join(format!("left-{id}"));
+    assert!(until(LIMIT, || left.exists()));
+    session.send(&json!({ "id": id, "approve": "once" }));
+    session.answer_within(id, LIMIT);
+}
+
+place_test!(a_kept_yes_is_for_one_such_request_of_its_session);
+fn a_kept_yes_is_for_one_such_request_of_its_session(place: Place) {
+    let hosts = Asking::start(place, "timeout_s = 600");
+    let mut session = hosts.session("ruled");
+    let refused = |session: &mut Session, id: &str, script: &str| {
+        start(session, id, script);
+        asked(session, id);
+        session.send(&json!({ "id": id, "approve": "no" }));
+        assert_eq!(session.answer_within(id, LIMIT).success(), "403 ");
+    };
+    allow_too_late(&hosts, &mut session, "a", &post("/deploy"));
+    assert_eq!(hosts.writes(), 0);
+    let mut other = hosts.session("ruled");
+    refused(&mut other, "other session", &post("/deploy"));
+    refused(&mut session, "other path", &post("/deploy?x=1"));
+    let put = post("/deploy").replace("https://api.", "https://npm.");
+    let put = put.replace("/deploy", "/own").replace("-d x", "-X PUT -d '{\"name\":\"own\",\"versions\":{\"1.0.0\":{}},\"_attachments\":{\"own-1.0.0.tgz\":{}}}' -H 'Content-Type: application/json'");
+    allow_too_late(&hosts, &mut session, "package", &put);
+    refused(&mut session, "other body", &put.replace("1.0.0", "1.0.1"));
+    assert_eq!(hosts.writes(), 0);
+    assert_eq!(session.bash(&post("/deploy")).success(), "200 ");
+    assert_eq!(session.bash(&put).success(), "200 ");
+    assert_eq!(hosts.writes(), 2);
+    refused(&mut session, "third", &post("/deploy"));
+    // A no is kept for nobody, and the next try asks again.
+    start(&mut session, "yes", &post("/deploy"));
+    asked(&mut session, "yes");
+    session.send(&json!({ "id": "yes", "approve": "once" }));
+    assert_eq!(session.answer_within("yes", LIMIT).success(), "200 ");
+    assert_eq!(hosts.writes(), 3);
 }
 
 place_test!(a_gateway_killed_before_the_answer_sends_nothing);

@@ -221,6 +221,15 @@ impl Record {
             .optional("grant", extent)
     }
 
+    /// A request of a call's program uses the grant that the answer to question `by` left.
+    pub fn request_granted((call, question): (CallId, u32), by: (CallId, u32)) -> Self {
+        Self::new("request_granted")
+            .value("call", call)
+            .value("question", question)
+            .value("by_call", by.0)
+            .value("by_question", by.1)
+    }
+
     /// A lease begins; `what` is its host or path without secrets.
     pub fn leased(lease: &Lease, what: &str, extent: Extent) -> Self {
         let record = Self::new("lease")

@@ -266,10 +266,11 @@ impl HeldCredential {
     }
 }
 
-/// The beginning of the texts for tokens of a login. Programs store those, so it is the same in each session.
+/// The beginning of the texts for tokens of a login. Programs store those, so it is the same in each session. 24 characters of base64url
+/// are whole groups: with the token after it, it is the last part of a JWT that clients decode.
 fn marker(name: &str) -> String {
     let digest = Digest::of(name.as_bytes()).to_string();
-    format!("lzlogin-{}-", &digest[..16])
+    format!("lzlogin-{}-", &digest[..15])
 }
 
 /// A text of this shape that nobody can guess.
@@ -391,6 +392,30 @@ mod tests {
         );
         world.file("home/token", b"");
         assert!(value(&mut credentials).unwrap_err().contains("is empty"));
+    }
+
+    /// Clients check the form of a key before they send it.
+    #[test]
+    fn placeholders_have_the_prefix_the_letters_and_the_length_of_their_shape() {
+        let world = World::new();
+        world.file("home/token", b"value\n");
+        let letters = |text: &str| {
+            text.bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+        };
+        for (prefix, length) in [("xoxb-", 57), ("sk-ant-api03-", 108), ("", 64)] {
+            let text = format!(
+                "[credential.one]\nfrom = {{ file = '~/token' }}\nhosts = ['api.example']\nattach = 'bearer'\nenv = ['ONE_TOKEN']\n\
+                 placeholder = {{ prefix = '{prefix}', length = {length} }}\n[profile.a]\ncredentials = ['one']"
+            );
+            let made = || world.resolve_with(&text).specs()[0].placeholder.clone();
+            let placeholder = made();
+            assert_eq!(placeholder.len(), length, "{placeholder}");
+            assert!(placeholder.starts_with(prefix), "{placeholder}");
+            assert!(letters(&placeholder), "{placeholder}");
+            assert_ne!(placeholder, made(), "nobody can guess it");
+        }
+        assert_eq!(marker("one").len() % 4, 0, "whole groups of base64url");
     }
 
     const LOGIN: &str = "preset = 'codex-login'\n[profile.a]\ncredentials = ['one']\n";

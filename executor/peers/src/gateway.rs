@@ -2,9 +2,10 @@
 //! A gateway that ends, talks nonsense or takes nothing is replaced, so many times; then cells have no network any more.
 
 use crate::connection::Connection;
+use crate::outgoing::ProgramQuestion;
 use broker_protocol::gateway::{
     Authority, CredentialReport, FromGateway, GatewaySpec, HeldRequest, HeldSignature,
-    RequestAnswer, RequestRule, RuleAction, SshSpec, ToGateway,
+    RequestAnswer, RuleAction, SshSpec, ToGateway,
 };
 use broker_protocol::{
     ConnectionReport, Finding, FindingKind, FrameError, Lease, VERSION, VERSION_VARIABLE,
@@ -74,8 +75,10 @@ pub enum GatewayEvent {
     Wanted {
         credential: u16,
     },
-    /// Answered by [`Gateway::answer`]: a request, and the session's rule that asks about it.
-    Asked(HeldRequest, Box<RequestRule>),
+    /// Answered by [`Gateway::answer`]: a question about a request.
+    Asked(Box<ProgramQuestion>),
+    /// Answered by [`Gateway::answer`]: a request that uses the grant kept for it.
+    Claimed(Box<ProgramQuestion>),
     /// A connection to the user's ssh agent is wanted: answered by [`Gateway::deliver_agent`].
     AgentWanted,
     /// Answered by [`Gateway::answer`]: a signature, and the keys that it is of.
@@ -275,6 +278,19 @@ impl Gateway {
 }
 
 impl GatewayStart {
+    /// The question about a request, if it is within its limits and a rule asks.
+    fn question(&self, request: &HeldRequest) -> Option<ProgramQuestion> {
+        request.check().ok()?;
+        let mut rules = self.spec.rules.iter().flatten();
+        let rule = rules.nth(request.rule.into());
+        let rule = rule.filter(|rule| rule.action == RuleAction::Ask)?;
+        let credential = match request.credential {
+            Some(place) => Some(&*self.spec.credentials.get(usize::from(place))?.name),
+            None => None,
+        };
+        Some(ProgramQuestion::of_request(request, rule, credential))
+    }
+
     fn process(&self, leases: &[Lease]) -> io::Result<GatewayProcess> {
         let (socket, theirs) = socketpair(
             AddressFamily::Unix,
@@ -406,12 +422,12 @@ impl GatewayProcess {
                 Ok(Some(GatewayEvent::Used(report)))
             }
             FromGateway::Asked(request) => {
-                request.check().map_err(|_| GatewayLoss::Nonsense)?;
-                let mut rules = start.spec.rules.iter().flatten();
-                let rule = rules.nth(request.rule.into());
-                let rule = rule.filter(|rule| rule.action == RuleAction::Ask);
-                let rule = Box::new(rule.ok_or(GatewayLoss::Nonsense)?.clone());
-                Ok(Some(GatewayEvent::Asked(request, rule)))
+                let question = start.question(&request).ok_or(GatewayLoss::Nonsense)?;
+                Ok(Some(GatewayEvent::Asked(Box::new(question))))
+            }
+            FromGateway::Claimed(request) => {
+                let question = start.question(&request).ok_or(GatewayLoss::Nonsense)?;
+                Ok(Some(GatewayEvent::Claimed(Box::new(question))))
             }
             FromGateway::Wanted { credential } => {
                 if !is_known(credential) {
@@ -606,6 +622,7 @@ mod tests {
             port: 443,
             method: "GET".into(),
             path: "/".into(),
+            credential: None,
             effects: vec![],
         };
         let large = Authority {
@@ -621,7 +638,8 @@ mod tests {
             framed(&FromGateway::Wanted { credential: 0 }),
             framed(&FromGateway::Used(report)),
             // No rule asks.
-            framed(&FromGateway::Asked(asked)),
+            framed(&FromGateway::Asked(asked.clone())),
+            framed(&FromGateway::Claimed(asked)),
             framed(&FromGateway::Serving(Some(large))),
         ] {
             let mut spoken = spoken();

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod approver_peer;
+pub mod approvers;
 pub mod connection;
 pub mod gateway;
 pub mod outgoing;

@@ -7,9 +7,10 @@ use broker_protocol::gateway::{
     HeldRequest, HeldSignature, RequestAnswer, RequestEffect, RequestRule, SignaturePurpose,
     SshSpec,
 };
-use broker_protocol::{CallId, Coverage, Decision, Digest, Effect, Request, Risk};
+use broker_protocol::{CallId, Coverage, Decision, Digest, Effect, Extent, Request, Risk, limit};
 use sha2::{Digest as _, Sha256};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
 
 /// The name of such requests as a tool's, for grants and approvers.
 pub const TOOL: &str = "request";
@@ -46,11 +47,52 @@ impl AskedByCalls {
     }
 }
 
+/// Grants of one request each, for which their programs had not waited. They belong to no call: whoever tries again is another one.
+#[derive(Debug, Default)]
+pub struct KeptGrants(VecDeque<KeptGrant>);
+
+#[derive(Debug)]
+struct KeptGrant {
+    request: Digest,
+    /// The question that was answered.
+    question: (CallId, u32),
+    until: Instant,
+}
+
+impl KeptGrants {
+    /// Keeps a grant for a request with this digest. The oldest makes room for it.
+    pub fn add(&mut self, request: Digest, question: (CallId, u32), now: Instant) {
+        if self.0.len() >= limit::KEPT_GRANTS {
+            self.0.pop_front();
+        }
+        self.0.push_back(KeptGrant {
+            request,
+            question,
+            until: now + Duration::from_secs(limit::KEPT_GRANT_S.into()),
+        });
+    }
+
+    pub fn has(&self, request: Digest, now: Instant) -> bool {
+        self.position(request, now).is_some()
+    }
+
+    /// Uses up the grant for such a request; returns the question by which it was given.
+    pub fn take(&mut self, request: Digest, now: Instant) -> Option<(CallId, u32)> {
+        let at = self.position(request, now)?;
+        self.0.remove(at).map(|kept| kept.question)
+    }
+
+    fn position(&self, request: Digest, now: Instant) -> Option<usize> {
+        let fits = |kept: &KeptGrant| kept.request == request && now < kept.until;
+        self.0.iter().position(fits)
+    }
+}
+
 /// The first number of rules that ask about signatures; those about requests are below it.
 const SIGNATURE_RULES: u16 = 1 << 15;
 
 /// A question about what a program of a running call wants.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct ProgramQuestion {
     pub call: CallId,
     /// The gateway's number for it.
@@ -64,11 +106,14 @@ pub struct ProgramQuestion {
     pub scope: Digest,
     /// Everything else that is asked about.
     rest: Digest,
+    /// Whether a yes is kept for its program's next try: what asks for a signature waits for its answer.
+    is_kept: bool,
     pub about: String,
 }
 
 impl ProgramQuestion {
-    pub fn of_request(request: &HeldRequest, rule: &RequestRule) -> Self {
+    /// About a request that uses the credential of this name, if any.
+    pub fn of_request(request: &HeldRequest, rule: &RequestRule, credential: Option<&str>) -> Self {
         let changes = request.effects.iter().map(|effect| &*effect.change);
         Self {
             call: request.call,
@@ -76,9 +121,10 @@ impl ProgramQuestion {
             rule: request.rule,
             name: rule.name.clone(),
             covers: Coverage::Request,
-            scope: scope(request, rule),
+            scope: scope(request, rule, credential),
             rest: hashed(changes),
-            about: described(request, rule),
+            is_kept: true,
+            about: described(request, rule, credential),
         }
     }
 
@@ -109,7 +155,20 @@ impl ProgramQuestion {
             covers,
             scope,
             rest: hashed(std::iter::empty()),
+            is_kept: false,
         }
+    }
+
+    /// The digest by which a grant is kept for one such request, of whatever call; none if it is not kept.
+    pub fn kept(&self) -> Option<Digest> {
+        let digest = || {
+            let mut hash = Sha256::new();
+            hash.update(b"lazaret kept request 1");
+            hash.update(self.scope.0);
+            hash.update(self.rest.0);
+            Digest(hash.finalize().into())
+        };
+        self.is_kept.then(digest)
     }
 
     /// The digest of the whole question.
@@ -145,6 +204,8 @@ pub struct OutgoingRequest {
     /// A grant for the session covers requests of the same scope, or no other.
     pub covers: Coverage,
     pub scope: Digest,
+    /// The digest by which a grant of it alone is kept, if it is.
+    pub kept: Option<Digest>,
     pub shown: Request,
 }
 
@@ -156,6 +217,7 @@ impl OutgoingRequest {
             name: asked.name.clone(),
             covers: asked.covers,
             scope: asked.scope,
+            kept: asked.kept(),
             shown: Request::Effect(Effect::Added {
                 tool: TOOL.to_owned(),
                 risk: Risk::High,
@@ -171,12 +233,26 @@ pub struct Answered {
     pub call: CallId,
     pub question: u32,
     pub decision: Decision,
+    /// The digest by which a yes for this once is kept, if it is.
+    pub kept: Option<Digest>,
 }
 
 impl Answered {
+    /// The digest for which a grant is kept until a request uses it: that of a yes for the session is kept by itself.
+    pub fn grant_to_keep(&self) -> Option<Digest> {
+        match self.decision {
+            Decision::Granted(Extent::Once | Extent::Minutes(_)) => self.kept,
+            Decision::Granted(Extent::Session)
+            | Decision::Refused
+            | Decision::Expired
+            | Decision::Cancelled => None,
+        }
+    }
+
     /// As the gateway hears it.
     pub fn answer(&self) -> RequestAnswer {
         match self.decision {
+            Decision::Granted(_) if self.grant_to_keep().is_some() => RequestAnswer::Kept,
             Decision::Granted(_) => RequestAnswer::Granted,
             Decision::Refused => RequestAnswer::Refused,
             Decision::Expired => RequestAnswer::Expired,
@@ -185,7 +261,7 @@ impl Answered {
     }
 }
 
-fn described(request: &HeldRequest, rule: &RequestRule) -> String {
+fn described(request: &HeldRequest, rule: &RequestRule, credential: Option<&str>) -> String {
     let HeldRequest {
         host,
         port,
@@ -195,6 +271,9 @@ fn described(request: &HeldRequest, rule: &RequestRule) -> String {
         ..
     } = request;
     let mut text = format!("its program wants to send {method} {path} to {host}:{port}");
+    if let Some(credential) = credential {
+        text.extend([" with credential `", credential, "`"]);
+    }
     for (number, RequestEffect { object, change, .. }) in effects.iter().enumerate() {
         let before = if number == 0 { ": " } else { "; " };
         text.extend([before, object]);
@@ -208,13 +287,15 @@ fn described(request: &HeldRequest, rule: &RequestRule) -> String {
     text
 }
 
-/// The requests that a grant for the session covers: under this rule, for the same place, by the same method and path, that create,
-/// update or delete the same objects.
-fn scope(request: &HeldRequest, rule: &RequestRule) -> Digest {
+/// The requests that a grant for the session covers: under this rule, for the same place, by the same method and path, with the same
+/// credential, that create, update or delete the same objects.
+fn scope(request: &HeldRequest, rule: &RequestRule, credential: Option<&str>) -> Digest {
     let port = request.port.to_string();
     let fixed = [
-        "lazaret request 2",
+        "lazaret request 3",
         &rule.name,
+        // No credential has an empty name.
+        credential.unwrap_or_default(),
         &request.host,
         &port,
         &request.method,
@@ -249,6 +330,7 @@ mod tests {
             port: 443,
             method: "POST".into(),
             path: "/o/r/git-receive-pack".into(),
+            credential: None,
             effects: vec![RequestEffect {
                 object: object.into(),
                 kind: EffectKind::Update,
@@ -276,16 +358,21 @@ mod tests {
             request("refs/heads/a", "from 1 to 2"),
             request("refs/heads/a", "from 2 to 3"),
         );
-        assert_eq!(scope(&a, &rule), scope(&b, &rule));
-        let digest =
-            |request: &HeldRequest| ProgramQuestion::of_request(request, &rule).digest(session);
+        assert_eq!(scope(&a, &rule, None), scope(&b, &rule, None));
+        let digest = |request: &HeldRequest| {
+            ProgramQuestion::of_request(request, &rule, None).digest(session)
+        };
         assert_ne!(digest(&a), digest(&b));
         let other = request("refs/heads/b", "from 1 to 2");
-        assert_ne!(scope(&a, &rule), scope(&other, &rule));
+        assert_ne!(scope(&a, &rule, None), scope(&other, &rule, None));
         for kind in [EffectKind::Create, EffectKind::Delete, EffectKind::Named] {
             let mut other = a.clone();
             other.effects[0].kind = kind;
-            assert_ne!(scope(&a, &rule), scope(&other, &rule), "{kind:?}");
+            assert_ne!(
+                scope(&a, &rule, None),
+                scope(&other, &rule, None),
+                "{kind:?}"
+            );
         }
         for change in [
             HeldRequest {
@@ -309,12 +396,85 @@ mod tests {
                 ..a.clone()
             },
         ] {
-            assert_ne!(scope(&a, &rule), scope(&change, &rule), "{change:?}");
+            assert_ne!(
+                scope(&a, &rule, None),
+                scope(&change, &rule, None),
+                "{change:?}"
+            );
         }
-        let text = described(&a, &rule);
+        let of_credential = scope(&a, &rule, Some("github"));
+        assert_ne!(scope(&a, &rule, None), of_credential);
+        let text = described(&a, &rule, Some("github"));
         assert_eq!(
             text,
-            "its program wants to send POST /o/r/git-receive-pack to a.example:443: refs/heads/a (from 1 to 2). Because."
+            "its program wants to send POST /o/r/git-receive-pack to a.example:443 with credential `github`: refs/heads/a (from 1 to 2). Because."
+        );
+        assert!(!described(&a, &rule, None).contains("credential"));
+    }
+
+    #[test]
+    fn a_grant_is_kept_for_one_request_of_any_call_and_for_some_minutes() {
+        let kept = |request: &HeldRequest, credential| {
+            let question = ProgramQuestion::of_request(request, &rule(), credential);
+            question.kept().unwrap()
+        };
+        let a = request("refs/heads/a", "from 1 to 2");
+        let wanted = kept(&a, Some("github"));
+        let (mut grants, now) = (KeptGrants::default(), Instant::now());
+        grants.add(wanted, (7, 1), now);
+        for (other, credential) in [
+            (request("refs/heads/a", "from 2 to 3"), Some("github")),
+            (request("refs/heads/b", "from 1 to 2"), Some("github")),
+            (a.clone(), Some("gitlab")),
+            (a.clone(), None),
+        ] {
+            assert!(!grants.has(kept(&other, credential), now), "{other:?}");
+        }
+        let retry = HeldRequest {
+            call: 8,
+            question: 9,
+            ..a
+        };
+        let same = kept(&retry, Some("github"));
+        assert!(grants.has(same, now));
+        assert_eq!(grants.take(same, now), Some((7, 1)));
+        assert_eq!(grants.take(same, now), None, "it is used up");
+        grants.add(wanted, (7, 1), now);
+        let end = now + Duration::from_secs(limit::KEPT_GRANT_S.into());
+        assert!(grants.has(same, end - Duration::from_millis(1)));
+        assert!(!grants.has(same, end) && grants.take(same, end).is_none());
+        for number in 0..limit::KEPT_GRANTS {
+            let other = request("o", &number.to_string());
+            grants.add(kept(&other, None), (7, 2), now);
+        }
+        assert!(!grants.has(same, now), "the oldest made room");
+        assert_eq!(grants.0.len(), limit::KEPT_GRANTS);
+    }
+
+    #[test]
+    fn only_a_yes_for_this_once_is_kept() {
+        let kept = Some(Digest([1; 32]));
+        let answer = |decision, kept| {
+            let answered = Answered {
+                call: 7,
+                question: 1,
+                decision,
+                kept,
+            };
+            (answered.answer(), answered.grant_to_keep())
+        };
+        let once = Decision::Granted(Extent::Once);
+        assert_eq!(answer(once, kept), (RequestAnswer::Kept, kept));
+        assert_eq!(answer(once, None), (RequestAnswer::Granted, None));
+        let session = Decision::Granted(Extent::Session);
+        assert_eq!(answer(session, kept), (RequestAnswer::Granted, None));
+        assert_eq!(
+            answer(Decision::Refused, kept),
+            (RequestAnswer::Refused, None)
+        );
+        assert_eq!(
+            answer(Decision::Expired, kept),
+            (RequestAnswer::Expired, None)
         );
     }
 
@@ -351,6 +511,7 @@ mod tests {
             (Coverage::RequestOnce, Coverage::Request)
         );
         assert!(git.about.contains("cannot be shown"));
+        assert!(git.kept().is_none() && first.kept().is_none());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The frames of approvers, and those to them.
 
 use super::{ApprovalEvent, Approvals};
-use crate::approvers::Approvers;
 use crate::poll::{Token, Waited};
 use broker_protocol::{CallId, Channel, FromApprover, Request, ToApprover, content};
+use executor_peers::approvers::Approvers;
 
 impl Approvals {
     /// Adds every descriptor that the approvers wait for.

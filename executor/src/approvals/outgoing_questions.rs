@@ -3,7 +3,7 @@
 use super::{ApprovalEvent, Approvals, OpenQuestion, nonce};
 use broker_protocol::gateway::RequestAnswer;
 use broker_protocol::{CallId, Challenge, Decision, Digest, Request, Risk, Wants};
-use executor_peers::outgoing::{self, OutgoingRequest, ProgramQuestion};
+use executor_peers::outgoing::{self, Answered, OutgoingRequest, ProgramQuestion};
 use std::time::Instant;
 
 impl Approvals {
@@ -19,6 +19,11 @@ impl Approvals {
         let asked = OutgoingRequest::new(question);
         if self.has_session_grant(&question.name, outgoing::TOOL, &[], Some(asked.scope)) {
             return Err(RequestAnswer::Granted);
+        }
+        if let Some(kept) = asked.kept
+            && self.kept_grants.has(kept, Instant::now())
+        {
+            return Err(RequestAnswer::Kept);
         }
         // A client knows questions by their calls.
         if self.questions.contains_key(&question.call) {
@@ -50,6 +55,19 @@ impl Approvals {
         self.send_all(&open.message(question.call));
         self.questions.insert(question.call, open);
         Ok(challenge)
+    }
+
+    /// Keeps the grant of an answer, if it is kept, until a request uses it.
+    pub(crate) fn keep_grant(&mut self, answered: &Answered) {
+        if let Some(kept) = answered.grant_to_keep() {
+            let question = (answered.call, answered.question);
+            self.kept_grants.add(kept, question, Instant::now());
+        }
+    }
+
+    /// Uses up the grant that is kept for a request; returns the question by which it was given.
+    pub(crate) fn claim(&mut self, request: &ProgramQuestion) -> Option<(CallId, u32)> {
+        self.kept_grants.take(request.kept()?, Instant::now())
     }
 
     /// The view for approvers of a request of this call's program, if a question about one is open.

@@ -1,6 +1,7 @@
 //! What a session does with its gateway: connections of cells are recorded and reported, repeated refusals as a number.
 
 use super::Session;
+use crate::call::Call;
 use broker_protocol::gateway::{
     CredentialReport, HeldSignature, RequestAnswer, SignaturePurpose, SshSpec,
 };
@@ -51,9 +52,8 @@ impl Session {
             match event {
                 GatewayEvent::Connected(report) => self.refused_or_connected(report)?,
                 GatewayEvent::Used(report) => self.used(&report)?,
-                GatewayEvent::Asked(request, rule) => {
-                    self.ask_about(&ProgramQuestion::of_request(&request, &rule))?;
-                }
+                GatewayEvent::Asked(question) => self.ask_about(&question)?,
+                GatewayEvent::Claimed(request) => self.claim(&request)?,
                 GatewayEvent::AgentWanted => {
                     let agent = self.credentials.ssh.connect();
                     if let Some(gateway) = &mut self.gateway {
@@ -126,13 +126,10 @@ impl Session {
 
     /// Asks about what a running command's program wants. The program waits; nobody else does.
     fn ask_about(&mut self, request: &ProgramQuestion) -> Result<(), Failed> {
-        // Whoever waits for a service has not asked for what it does now.
-        let call = self.calls.get_mut(&request.call);
-        let call = call.filter(|call| call.command().is_some_and(|one| !one.plan().service));
-        let Some(call) = call else {
+        if !self.is_waited_for(request.call) {
             self.answer_gateway(request.question, RequestAnswer::NoCall);
             return Ok(());
-        };
+        }
         let policy = self.spec.policy.digest;
         let challenge = match self.approvals.ask_outgoing(request, policy) {
             Ok(challenge) => challenge,
@@ -143,17 +140,54 @@ impl Session {
         };
         let about = self.audit.redacted(&challenge.why);
         let record = Record::request_asked((request.call, request.question), &request.name, &about);
-        call.outbox.push(FromBroker::Asked {
+        self.outbox.push(FromBroker::Asked {
             call: request.call,
             challenge,
         });
         Ok(self.audit.append(&record)?)
     }
 
-    /// Ends what these calls have asked about and been granted: they are over.
-    pub(super) fn end_questions(&mut self, ended: &[CallId]) -> Result<(), Failed> {
-        ended.iter().try_for_each(|call| {
-            self.approvals.leases.end_call(*call);
+    /// Whether a client waits for the end of this call's command. Whoever waits for a service has not asked for what it does now.
+    fn is_waited_for(&self, call: CallId) -> bool {
+        let command = self.calls.get(&call).and_then(Call::command);
+        command.is_some_and(|command| !command.plan().service)
+    }
+
+    /// Lets a request use the grant that is kept for it, and records that before the request goes.
+    fn claim(&mut self, request: &ProgramQuestion) -> Result<(), Failed> {
+        let used = match self.is_waited_for(request.call) {
+            true => self.approvals.claim(request).ok_or(RequestAnswer::Expired),
+            false => Err(RequestAnswer::NoCall),
+        };
+        let answer = match used {
+            Ok(by) => {
+                let of = (request.call, request.question);
+                self.audit.append(&Record::request_granted(of, by))?;
+                RequestAnswer::Granted
+            }
+            Err(answer) => answer,
+        };
+        self.answer_gateway(request.question, answer);
+        Ok(())
+    }
+
+    /// Ends what these calls have been granted and have asked about: they are over. A call whose command has exited by itself ends when
+    /// its question is answered: nobody could answer it otherwise, and its program comes back by another call.
+    pub(super) fn end_leases_and_questions(&mut self, ended: &[CallId]) -> Result<(), Failed> {
+        let leases = &mut self.approvals.leases;
+        ended.iter().for_each(|call| leases.end_call(*call));
+        let awaits_answer = |call: &CallId| {
+            let call = self.calls.get(call);
+            call.is_some_and(Call::has_exited)
+        };
+        let over = ended.iter().copied().filter(|call| !awaits_answer(call));
+        let over: Vec<CallId> = over.collect();
+        self.end_questions(&over)
+    }
+
+    /// Ends what these calls have asked about.
+    pub(super) fn end_questions(&mut self, calls: &[CallId]) -> Result<(), Failed> {
+        calls.iter().try_for_each(|call| {
             let event = self.approvals.end_outgoing(*call);
             event.map_or(Ok(()), |event| self.take_approval(event))
         })
@@ -165,6 +199,7 @@ impl Session {
         self.audit.append(&Record::request_answered(of, decision))?;
         // A successor counts its own questions.
         if !self.report_lost()? {
+            self.approvals.keep_grant(answered);
             self.answer_gateway(answered.question, answered.answer());
         }
         Ok(())
@@ -214,7 +249,8 @@ impl Session {
             match event {
                 GatewayEvent::Connected(report) => self.refused_or_connected(report)?,
                 GatewayEvent::Used(report) => self.used(&report)?,
-                GatewayEvent::Asked(..)
+                GatewayEvent::Asked(_)
+                | GatewayEvent::Claimed(_)
                 | GatewayEvent::AgentWanted
                 | GatewayEvent::SignatureWanted(..)
                 | GatewayEvent::Authority(_)

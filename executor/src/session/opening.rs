@@ -2,7 +2,6 @@
 
 use super::Session;
 use crate::approvals::{Approvals, GivenApproval};
-use crate::approvers::Approvers;
 use crate::authorise::open_wanted;
 use crate::background::BackgroundProcesses;
 use crate::files::{FileWorker, WorkerStart};
@@ -23,6 +22,7 @@ use executor_audit::record::{Record, SessionFacts};
 use executor_credentials::SessionCredentials;
 use executor_layers::cgroup::Cgroup;
 use executor_layers::probe;
+use executor_peers::approvers::Approvers;
 use executor_peers::published::PublishedListener;
 use executor_peers::{Gateway, GatewayStart, Repeats, gateway, published};
 use executor_project::central_owner::RootLock;
@@ -37,7 +37,8 @@ use executor_spec::readable_secret::SecretView;
 use executor_spec::sandbox::SandboxSpec;
 use executor_spec::zones::Zones;
 use executor_sys::confine;
-use policies::{EffectivePolicy, Policies};
+use executor_sys::process::euid;
+use policies::{EffectivePolicy, Policies, directories};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -95,7 +96,7 @@ pub(crate) fn open(
             &parts.spec,
             opened.clone(),
             client,
-            user,
+            directories::approvals(&user.home, euid(), &|name| user.variable(name)),
         )?),
     };
     let profiles = Profiles {

@@ -5,6 +5,7 @@ mod document;
 mod json;
 mod push;
 mod unread;
+mod uses;
 
 use broker_protocol::gateway::{EffectKind, RequestEffect};
 use broker_protocol::limit;
@@ -16,6 +17,7 @@ use serde_json::{Map, Value};
 
 pub use json::strict as strict_json;
 pub use unread::UnreadBody;
+pub use uses::{RequestedUse, Unasked};
 
 /// Bytes of a body that are read, where what it changes stands in its beginning or the whole is short.
 const EFFECTS_PREFIX: usize = 64 * 1024;

@@ -24,7 +24,6 @@ mod carry;
 mod session;
 mod exchange;
 mod head;
-mod uses;
 mod attach;
 mod signed;
 mod login;
@@ -115,7 +114,7 @@ impl TlsTerminator {
         let session = CredentialSession {
             values: CredentialValues::new(spec.credentials.len(), times, tell.clone()),
             credentials: spec.credentials.clone(),
-            questions: Questions::new(tell),
+            questions: Questions::new(times.held, tell),
             reports,
             times,
             tls: Rc::new(HostTls::new(roots)),
@@ -189,7 +188,7 @@ impl TlsTerminator {
 
     /// Carries a connection of a program, of this call, to a place that [`TlsTerminator::is_for`] names, until it ends. `first` was read from it already;
     /// `connect` opens a connection to the place, as the relay's rules allow. Without TLS a credential is never used; what comes passes as it
-    /// is, unless rules name the host. Dropped, it ends all that belongs to the connection.
+    /// is, unless rules name the host. A quiet connection ends if `is_crowded` says that others may need its place. Dropped, it ends all that belongs to the connection.
     ///
     /// # Errors
     /// Why it ended before its time.
@@ -199,6 +198,7 @@ impl TlsTerminator {
         first: Vec<u8>,
         (host, port): (&str, u16),
         connect: C,
+        is_crowded: impl Fn() -> bool,
     ) -> Result<(), CarryError>
     where
         C: AsyncFn() -> Result<TcpStream, E> + 'static,
@@ -216,7 +216,7 @@ impl TlsTerminator {
             });
         };
         let connection = HostConnection::new(self.session.clone(), host, connect, call);
-        connection.carry(program, first).await
+        connection.carry(program, first, is_crowded).await
     }
 }
 

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::seal::KEY_MIN;
 
-    const MARKER: &str = "lzlogin-0123456789abcdef-";
+    const MARKER: &str = "lzlogin-0123456789abcde-";
 
     fn key() -> TokenKey {
         TokenKey::new(&[1; KEY_MIN], MARKER).unwrap()
@@ -246,6 +246,28 @@ mod tests {
         assert!(!shown.contains(signature));
         let opened = key().open(shown.as_bytes(), TokenRole::Identity).unwrap();
         assert_eq!(*opened, token.as_bytes());
+    }
+
+    /// As clients decode it, which look at no signature.
+    #[test]
+    fn each_part_of_a_jwt_decodes_whatever_its_length() {
+        for length in 0..8 {
+            let token = jwt(&json!({"exp": 7, "sid": "s".repeat(length)}));
+            let read = value(&json!({ "id_token": token }).to_string());
+            let shown = read["id_token"].as_str().unwrap();
+            let parts: Vec<_> = shown
+                .split('.')
+                .map(|part| URL_SAFE_NO_PAD.decode(part))
+                .collect();
+            let [Ok(head), Ok(claims), Ok(signature)] = &parts[..] else {
+                panic!("{shown}: {parts:?}");
+            };
+            let head: Value = serde_json::from_slice(head).unwrap();
+            assert_eq!(head, json!({"alg": "none", "typ": "JWT"}));
+            let claims: Value = serde_json::from_slice(claims).unwrap();
+            assert_eq!(claims["exp"], 7);
+            assert!(!signature.is_empty());
+        }
     }
 
     #[test]

@@ -168,7 +168,7 @@ mod tests {
     use crate::seal::KEY_MIN;
     use hyper::header::HeaderValue;
 
-    const MARKER: &str = "lzlogin-0123456789abcdef-";
+    const MARKER: &str = "lzlogin-0123456789abcde-";
     const TOKEN: &str = "rt/token+1";
     const JSON: &str = "application/json";
     const FORM: &str = "application/x-www-form-urlencoded";

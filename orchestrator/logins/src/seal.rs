@@ -130,7 +130,7 @@ fn part<'t>(marker: &str, text: &'t [u8]) -> Option<&'t [u8]> {
 mod tests {
     use super::*;
 
-    const MARKER: &str = "lzlogin-0123456789abcdef-";
+    const MARKER: &str = "lzlogin-0123456789abcde-";
     const TOKEN: &[u8] = b"sk-ant-oat01-token";
 
     fn key(secret: &[u8]) -> TokenKey {
@@ -151,7 +151,7 @@ mod tests {
             }
             let foreign = key(&[2; KEY_MIN]);
             assert_eq!(foreign.open(text.as_bytes(), role), Err(LoginFault::Sealed));
-            let named = TokenKey::new(&[1; KEY_MIN], "lzlogin-fedcba9876543210-").unwrap();
+            let named = TokenKey::new(&[1; KEY_MIN], "lzlogin-fedcba987654321-").unwrap();
             assert_eq!(named.open(text.as_bytes(), role), Err(LoginFault::Sealed));
         }
     }

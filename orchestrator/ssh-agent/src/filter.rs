@@ -384,7 +384,10 @@ fn not_granted(answer: RequestAnswer) -> Option<&'static str> {
     match answer {
         RequestAnswer::Granted => None,
         RequestAnswer::Refused => Some("the user has not allowed its ssh agent to sign"),
-        RequestAnswer::Expired => Some("nobody has allowed its ssh agent to sign in time"),
+        // No grant of a signature is kept.
+        RequestAnswer::Kept | RequestAnswer::Expired => {
+            Some("nobody has allowed its ssh agent to sign in time")
+        }
         RequestAnswer::NoCall => {
             Some("its ssh agent signs by asking, and no client waits for this call")
         }

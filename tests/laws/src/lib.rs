@@ -51,7 +51,7 @@ orchestrator-confine:
 orchestrator-signature:
 orchestrator-aws: orchestrator-http
 orchestrator-ssh-agent: broker-protocol
-orchestrator-effects: broker-protocol
+orchestrator-effects: broker-protocol policies orchestrator-aws orchestrator-http
 orchestrator-framing:
 orchestrator-logins: broker-protocol orchestrator-effects orchestrator-http orchestrator-reach policies
 orchestrator-gateway: orchestrator-aws orchestrator-effects orchestrator-framing orchestrator-logins orchestrator-ssh-agent broker-protocol policies orchestrator-reach orchestrator-http orchestrator-confine

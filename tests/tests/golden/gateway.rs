@@ -56,6 +56,7 @@ fn every_variant_of_the_gateways_border_has_an_example() {
         FromGateway::Asked(_) => 4,
         FromGateway::AgentWanted => 5,
         FromGateway::SignatureWanted(_) => 6,
+        FromGateway::Claimed(_) => 7,
     };
     let attach = |attach: &Attach| match attach {
         Attach::Bearer => 0,
@@ -76,7 +77,7 @@ fn every_variant_of_the_gateways_border_has_an_example() {
             .iter()
             .map(|(_, frame)| from(frame))
             .collect(),
-        7,
+        8,
     );
     has_all(
         credentials()
@@ -94,6 +95,7 @@ fn every_variant_of_the_gateways_border_has_an_example() {
             | FromGateway::Wanted { .. }
             | FromGateway::Asked(_)
             | FromGateway::AgentWanted
+            | FromGateway::Claimed(_)
             | FromGateway::SignatureWanted(_) => None,
         });
     assert_eq!(verdicts.collect::<Vec<_>>(), CredentialVerdict::ALL);
@@ -231,6 +233,7 @@ fn to_gateway() -> Vec<(&'static str, ToGateway)> {
     };
     vec![
         ("granted", answered(RequestAnswer::Granted)),
+        ("kept", answered(RequestAnswer::Kept)),
         ("refused", answered(RequestAnswer::Refused)),
         ("expired", answered(RequestAnswer::Expired)),
         ("no call", answered(RequestAnswer::NoCall)),
@@ -281,6 +284,7 @@ fn from_gateway() -> Vec<(&'static str, FromGateway)> {
         port: 443,
         method: "POST".into(),
         path: "/o/r/git-receive-pack".into(),
+        credential: Some(1),
         effects: [
             EffectKind::Create,
             EffectKind::Update,
@@ -315,7 +319,8 @@ fn from_gateway() -> Vec<(&'static str, FromGateway)> {
         ("connected", FromGateway::Connected(connected)),
         ("connected, refused", FromGateway::Connected(refused)),
         ("wanted", FromGateway::Wanted { credential: 1 }),
-        ("asked", FromGateway::Asked(asked)),
+        ("asked", FromGateway::Asked(asked.clone())),
+        ("claimed", FromGateway::Claimed(asked)),
         ("agent wanted", FromGateway::AgentWanted),
         ("login", signature(login)),
         ("signature for git", signature(SignaturePurpose::Git)),

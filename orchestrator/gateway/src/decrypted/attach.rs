@@ -2,7 +2,6 @@
 //! that the credential's `attach` names, in the form in which the program sent it, and nowhere else. Elsewhere a placeholder is text.
 
 use super::refusal::RequestRefusal;
-use super::uses::{RequestedUse, Unasked};
 use super::values::Value;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -10,6 +9,7 @@ use broker_protocol::gateway::{Attach, CredentialSpec, CredentialVerdict};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS};
 use hyper::http::request::Parts;
 use orchestrator_aws::{self as aws, SignFault, SigningScope};
+use orchestrator_effects::{RequestedUse, Unasked};
 use orchestrator_http::percent;
 use orchestrator_logins::TokenKey;
 use zeroize::Zeroizing;
@@ -46,6 +46,14 @@ pub(super) struct AttachDecision {
     pub(crate) is_use: bool,
     /// The credential whose logins it serves.
     pub login: Option<u16>,
+}
+
+impl AttachDecision {
+    /// The credential that the request uses.
+    pub(super) fn credential(&self) -> Option<u16> {
+        let attached = self.attach.as_ref().map(|attach| attach.credential);
+        attached.or(self.login)
+    }
 }
 
 /// How a request gets a credential.

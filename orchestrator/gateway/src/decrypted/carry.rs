@@ -63,8 +63,8 @@ pub enum CarryError {
     /// The host could not be reached, or is not who it should be. The program was told.
     #[error("no TLS connection to {place}: {why}")]
     Host { place: String, why: String },
-    /// There was no byte for too long.
-    #[error("there was no byte for too long")]
+    /// There was no byte for too long, and others needed its place.
+    #[error("there was no byte for too long, and others needed its place")]
     Idle,
     /// No certificate could be made.
     #[error(transparent)]
@@ -104,12 +104,17 @@ impl HostConnection {
     }
 
     /// Carries it until it ends.
-    pub(super) async fn carry(self, program: TcpStream, first: Vec<u8>) -> Result<(), CarryError> {
+    pub(super) async fn carry(
+        self,
+        program: TcpStream,
+        first: Vec<u8>,
+        is_crowded: impl Fn() -> bool,
+    ) -> Result<(), CarryError> {
         let times = self.session.times;
         let program = Rewound::new(first, WatchedStream::new(program, self.activity.clone()));
         tokio::select! {
             ended = self.begin(program) => ended,
-            () = self.activity.ended(times.idle, times.idle_upgraded) => Err(CarryError::Idle),
+            () = self.activity.ended(times, is_crowded) => Err(CarryError::Idle),
         }
     }
 

@@ -10,13 +10,12 @@ use super::session::CredentialSession;
 use super::streams::Activity;
 use super::tasks::Tasks;
 use super::upstream::{DialFault, Protocol, RequestBody, SendError, Upstream};
-use super::uses::RequestedUse;
 use super::values::Value;
 use super::websocket;
 use broker_protocol::CallId;
 use broker_protocol::gateway::{Attach, CredentialVerdict, RequestRule};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING,
     UPGRADE, WWW_AUTHENTICATE,
@@ -24,6 +23,7 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
+use orchestrator_effects::RequestedUse;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -107,7 +107,7 @@ impl Exchange {
                 return Err(refusal);
             }
         };
-        let body = self.allowed(asking, &head, body).await?;
+        let body = self.allowed(asking, &decision, &head, body).await?;
         if let Some(credential) = decision.login {
             return self.log_in(credential, head, body).await;
         }
@@ -156,7 +156,10 @@ impl Exchange {
     }
 
     /// Reads a body that goes nowhere: a program that still writes when its connection ends does not read why it was refused.
-    fn pass_over(&self, head: &Parts, mut body: Incoming) {
+    pub(super) fn pass_over<B>(&self, head: &Parts, mut body: B)
+    where
+        B: Body<Data = Bytes> + Unpin + 'static,
+    {
         // This one waits for a word before it sends.
         if body.is_end_stream() || head.headers.contains_key(EXPECT) {
             return;
@@ -313,7 +316,9 @@ impl Exchange {
         credential: u16,
         method: &Method,
     ) -> Result<Rc<Value>, RequestRefusal> {
-        self.session.values.get(credential).await.map_err(|why| {
+        let place = self.host.place();
+        let value = self.session.values.get_for(credential, &place);
+        value.await.map_err(|why| {
             let verdict = CredentialVerdict::NoValue;
             self.host.count(credential, method.as_str(), verdict);
             let credential = self.session.name(credential).to_owned();
@@ -343,6 +348,7 @@ impl Exchange {
             return Ok(response);
         };
         let (values, credential) = (&self.session.values, attached.attachment.credential);
+        values.refused_at(credential, &attached.value, self.host.place());
         let Some(again) = again else {
             values.refused(credential, &attached.value);
             return Ok(response);
@@ -473,7 +479,6 @@ impl Exchange {
             head.headers.insert(name, HeaderValue::from_static(value));
         }
         self.upgraded.store(true, Ordering::Relaxed);
-        self.activity.upgrade();
         let (ended, wait) = oneshot::channel();
         *self.websocket.borrow_mut() = Some(wait);
         let place = self.host.clone();

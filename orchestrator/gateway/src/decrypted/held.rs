@@ -1,26 +1,29 @@
 //! A request that rules ask about: as much of its body is read as says what it changes, the question is asked, and the body goes on from
 //! its beginning.
 
+use super::attach::AttachDecision;
 use super::exchange::{AskingRules, Exchange};
 use super::held_body::BodyBeginning;
 use super::questions::Questions;
 use super::refusal::RequestRefusal;
 use super::rules::beginning;
 use super::upstream::RequestBody;
-use broker_protocol::gateway::{HeldRequest, RequestAnswer, RequestEffect};
+use broker_protocol::gateway::{HeldRequest, RequestEffect};
 use broker_protocol::limit;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use orchestrator_effects::{self as effects, BodyKind, Effects, UnreadBody};
 
 impl Exchange {
-    /// The body of a request that all rules in `asking` let go on, once somebody has allowed it.
+    /// The body of a request that all rules in `asking` let go on, if somebody allows it soon. Its program would give up before long, so
+    /// it is told to try again: the question stays open, and a yes to it is kept.
     ///
     /// # Errors
     /// Nobody has, or what it changes cannot be read.
     pub(super) async fn allowed(
         &self,
         asking: AskingRules<'_>,
+        decision: &AttachDecision,
         head: &Parts,
         body: Incoming,
     ) -> Result<RequestBody, RequestRefusal> {
@@ -43,30 +46,32 @@ impl Exchange {
         if path.len() > limit::RULE_PATH || head.method.as_str().len() > limit::METHOD {
             return Err(unread(UnreadBody::Long(limit::RULE_PATH)));
         }
-        for (number, rule) in asking {
-            let request = HeldRequest {
-                question: 0,
-                call: self.call,
-                rule: *number,
-                host: self.host.host.clone(),
-                port: self.host.port,
-                method: head.method.as_str().to_owned(),
-                path: path.to_owned(),
-                effects: effects.clone(),
-            };
-            let answer = questions.ask(request).await;
-            if answer != RequestAnswer::Granted {
-                return Err(RequestRefusal::NotAllowed {
-                    place: self.host.place(),
-                    method: beginning(head.method.as_str()),
-                    path: beginning(head.uri.path()),
-                    at: rule.name.clone(),
-                    why: rule.why.clone(),
-                    answer,
-                });
-            }
-        }
-        Ok(body)
+        let request = |rule: u16| HeldRequest {
+            question: 0,
+            call: self.call,
+            rule,
+            host: self.host.host.clone(),
+            port: self.host.port,
+            method: head.method.as_str().to_owned(),
+            path: path.to_owned(),
+            credential: decision.credential(),
+            effects: effects.clone(),
+        };
+        let _held = self.activity.hold();
+        let asked = asking.iter().map(|(number, _)| request(*number));
+        let Err((at, answer)) = questions.ask_all(asked.collect()).await else {
+            return Ok(body);
+        };
+        self.pass_over(head, body);
+        let (_, rule) = asking[at];
+        Err(RequestRefusal::NotAllowed {
+            place: self.host.place(),
+            method: beginning(head.method.as_str()),
+            path: beginning(head.uri.path()),
+            at: rule.name.clone(),
+            why: rule.why.clone(),
+            answer,
+        })
     }
 }
 

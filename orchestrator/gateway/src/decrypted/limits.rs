@@ -45,14 +45,17 @@ pub(crate) const EXPIRES_SOON: u64 = 60;
 pub struct Times {
     /// For a program's first bytes, for each handshake, and for a request's head.
     pub begin: Duration,
-    /// A connection ends after this long without a byte in either direction.
+    /// A connection ends after this long without a byte in either direction, if others may need its place: a quiet one may be a stream
+    /// or a WebSocket that waits for an event.
     pub idle: Duration,
-    /// The same for one that has become a WebSocket.
-    pub idle_upgraded: Duration,
+    /// How often a quiet connection looks whether they do.
+    pub look: Duration,
     /// How long a request waits for a value.
     pub value: Duration,
     /// The minimum interval between two questions for one value.
     pub refresh: Duration,
+    /// How long a request is held for an answer: pip gives up after 15 s, cargo after 30 s.
+    pub held: Duration,
     /// How long uses are counted before they are reported.
     pub report: Duration,
 }
@@ -62,9 +65,10 @@ impl Default for Times {
         Self {
             begin: Duration::from_secs(15),
             idle: Duration::from_secs(600),
-            idle_upgraded: Duration::from_secs(6 * 3600),
+            look: Duration::from_secs(10),
             value: Duration::from_secs(15),
             refresh: Duration::from_secs(30),
+            held: Duration::from_secs(10),
             report: Duration::from_secs(1),
         }
     }

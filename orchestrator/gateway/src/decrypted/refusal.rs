@@ -1,6 +1,7 @@
 //! Answers of ours to a request: why, and what would change it. No answer of a host is ever called ours, and each of ours begins with
 //! `lazaret:`.
 
+use super::questions::AwaitedAnswer;
 use super::values::CredentialValueError;
 use broker_protocol::ConnectionVerdict;
 use broker_protocol::gateway::RequestAnswer;
@@ -69,7 +70,7 @@ pub(super) enum RequestRefusal {
         path: String,
         at: String,
         why: Option<String>,
-        answer: RequestAnswer,
+        answer: AwaitedAnswer,
     },
     /// A rule asks about it, and a question could not say what it changes.
     #[error(
@@ -158,9 +159,18 @@ pub(super) enum RequestRefusal {
 }
 
 /// Why a request was not allowed, and what helps.
-fn not_allowed(answer: RequestAnswer) -> &'static str {
+fn not_allowed(answer: AwaitedAnswer) -> &'static str {
+    let answer = match answer {
+        AwaitedAnswer::Answered(answer) => answer,
+        AwaitedAnswer::Open => {
+            return "it waits for approval: run it again once it is approved";
+        }
+        AwaitedAnswer::Behind => {
+            return "another request of its command waits for approval: run it again after that";
+        }
+    };
     match answer {
-        RequestAnswer::Granted => "it was allowed",
+        RequestAnswer::Granted | RequestAnswer::Kept => "it was allowed",
         RequestAnswer::Refused => "the user has not allowed it: ask before you try it another way",
         RequestAnswer::Expired => {
             "nobody has allowed it in time: ask for an answer, then run it again"

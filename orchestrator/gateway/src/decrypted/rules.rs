@@ -2,8 +2,8 @@
 //! allows, so a rule that allows fits each form in which a server may read a request, and a rule that denies any of them.
 
 use super::refusal::RequestRefusal;
-use super::uses::RequestedUse;
 use broker_protocol::gateway::{RequestRule, RuleAction};
+use orchestrator_effects::RequestedUse;
 
 /// Most characters of a path in a refusal.
 const SHOWN: usize = 128;

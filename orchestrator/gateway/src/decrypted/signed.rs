@@ -7,11 +7,11 @@ use super::held_body::BodyBeginning;
 use super::questions::Counted;
 use super::refusal::RequestRefusal;
 use super::upstream::RequestBody;
-use super::uses::RequestedUse;
 use broker_protocol::gateway::{CredentialSpec, CredentialVerdict};
 use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use orchestrator_aws::{self as aws, CopySource, Operations, SIGNED_BODY, SignFault, SigningScope};
+use orchestrator_effects::RequestedUse;
 
 /// A body on its way, and its bytes among those that are held.
 type Gathered<'q> = (RequestBody, Vec<Counted<'q>>);

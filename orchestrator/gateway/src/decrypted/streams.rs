@@ -1,19 +1,21 @@
 //! Streams of bytes beneath a connection that is decrypted: with the bytes that were read too early, and with a clock of the last byte.
 
+use super::limits::Times;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// The last byte on any of a connection's streams.
 pub(super) struct Activity {
     begun: Instant,
     last: AtomicU64,
-    is_upgraded: AtomicBool,
+    /// Requests that wait for the answer to a question.
+    held: AtomicUsize,
 }
 
 impl Activity {
@@ -21,7 +23,7 @@ impl Activity {
         Arc::new(Self {
             begun: Instant::now(),
             last: AtomicU64::new(0),
-            is_upgraded: AtomicBool::new(false),
+            held: AtomicUsize::new(0),
         })
     }
 
@@ -30,26 +32,35 @@ impl Activity {
         self.last.store(now, Ordering::Relaxed);
     }
 
-    /// From now on the connection may be idle for longer.
-    pub(super) fn upgrade(&self) {
-        self.is_upgraded.store(true, Ordering::Relaxed);
+    /// A request of the connection is held until this is dropped: that is no quiet.
+    pub(super) fn hold(self: &Arc<Self>) -> HeldActivity {
+        self.held.fetch_add(1, Ordering::Relaxed);
+        HeldActivity(self.clone())
     }
 
-    /// Returns when there was no byte for `idle`, or for `upgraded` if the connection is a WebSocket.
-    pub(super) async fn ended(&self, idle: Duration, upgraded: Duration) {
+    /// Returns when there was no byte for the time that a connection may be idle, and others need its place.
+    pub(super) async fn ended(&self, times: Times, is_crowded: impl Fn() -> bool) {
         loop {
-            let limit = if self.is_upgraded.load(Ordering::Relaxed) {
-                upgraded
-            } else {
-                idle
-            };
             let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
-            let end = self.begun + last + limit;
-            if Instant::now() >= end {
+            let end = self.begun + last + times.idle;
+            if Instant::now() < end {
+                sleep_until(end).await;
+            } else if self.held.load(Ordering::Relaxed) == 0 && is_crowded() {
                 return;
+            } else {
+                sleep(times.look).await;
             }
-            sleep_until(end).await;
         }
+    }
+}
+
+/// A request of a connection that is held.
+pub(super) struct HeldActivity(Arc<Activity>);
+
+impl Drop for HeldActivity {
+    fn drop(&mut self) {
+        self.0.note();
+        self.0.held.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

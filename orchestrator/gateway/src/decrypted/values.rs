@@ -7,8 +7,9 @@ use hyper::header::HeaderValue;
 use orchestrator_aws::{AwsKeyError, KeyParts};
 use orchestrator_logins::{KEY_MIN, RealToken};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -25,6 +26,9 @@ pub enum CredentialValueError {
     Waiting,
     #[error("its source did not answer within {seconds} s")]
     Late { seconds: u64 },
+    /// A value that a host refuses is not sent there again before its source was asked.
+    #[error("{place} has refused it (401), and its source is asked again in {seconds} s")]
+    Refused { place: String, seconds: u64 },
     /// An expired key is never sent.
     #[error("it has expired, and its source gave no newer one")]
     Expired,
@@ -90,6 +94,10 @@ struct ValueSlot {
     asked: Cell<Option<Instant>>,
     waiting: Cell<usize>,
     changed: Notify,
+    /// The hosts that have refused the present value since its source was asked.
+    refused: RefCell<BTreeSet<String>>,
+    /// Whether the source has given the present value again after that: it is what the user has, and a refusal is about something else.
+    is_confirmed: Cell<bool>,
     /// Whether it was said that answers pass although there is no value.
     is_missed: Cell<bool>,
 }
@@ -134,6 +142,29 @@ impl CredentialValues {
         }
     }
 
+    /// The value for a request to `place`.
+    ///
+    /// # Errors
+    /// [`CredentialValueError`].
+    pub(super) async fn get_for(
+        &self,
+        credential: u16,
+        place: &str,
+    ) -> Result<Rc<Value>, CredentialValueError> {
+        let slot = self.slot(credential)?;
+        if slot.refused.borrow().contains(place) && !slot.is_asked.get() {
+            let Some(wait) = self.wait_to_ask(slot) else {
+                self.ask(credential, slot);
+                return self.get(credential).await;
+            };
+            return Err(CredentialValueError::Refused {
+                place: place.to_owned(),
+                seconds: wait.as_secs() + 1,
+            });
+        }
+        self.get(credential).await
+    }
+
     /// Asks for a value that nobody has asked for: what a host answers is searched for it, whoever has given it to that host.
     pub(super) fn want(&self, credential: u16) {
         if let Ok(slot) = self.slot(credential)
@@ -154,6 +185,16 @@ impl CredentialValues {
         };
         let _ = timeout_at(asked + self.times.value, slot.answered()).await;
         slot.known.borrow().is_empty() && !slot.is_missed.replace(true)
+    }
+
+    /// Called when `place` has refused `value`, as [`CredentialValues::refused`] then.
+    pub(super) fn refused_at(&self, credential: u16, value: &Value, place: String) {
+        let Ok(slot) = self.slot(credential) else {
+            return;
+        };
+        if slot.holds(value) && !slot.is_confirmed.get() {
+            slot.refused.borrow_mut().insert(place);
+        }
     }
 
     /// Called when the host has refused `value`: asks for another one, if none was asked for lately.
@@ -236,7 +277,14 @@ impl CredentialValues {
             return;
         };
         let state = match value {
-            Ok((bytes, key)) => ValueState::Held(slot.remember(bytes, key)),
+            Ok((bytes, key)) => {
+                let value = slot.remember(bytes, key);
+                let was_refused = !slot.refused.take().is_empty();
+                let is_same = slot.holds(&value);
+                let confirmed = is_same && (was_refused || slot.is_confirmed.get());
+                slot.is_confirmed.set(confirmed);
+                ValueState::Held(value)
+            }
             Err(why) => ValueState::Failed(why),
         };
         *slot.state.borrow_mut() = state;
@@ -262,9 +310,13 @@ impl CredentialValues {
     }
 
     fn may_ask(&self, slot: &ValueSlot) -> bool {
-        slot.asked
-            .get()
-            .is_none_or(|asked| asked.elapsed() >= self.times.refresh)
+        self.wait_to_ask(slot).is_none()
+    }
+
+    /// How long its source may not be asked.
+    fn wait_to_ask(&self, slot: &ValueSlot) -> Option<Duration> {
+        let wait = self.times.refresh.checked_sub(slot.asked.get()?.elapsed());
+        wait.filter(|wait| !wait.is_zero())
     }
 
     fn ask(&self, credential: u16, slot: &ValueSlot) {

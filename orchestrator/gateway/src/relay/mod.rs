@@ -367,8 +367,13 @@ impl<R: Resolve + 'static> Relay<R> {
         Idle {
             limit: IDLE,
             look: LOOK,
-            is_crowded: || self.places.available_permits() < SPARE,
+            is_crowded: || self.is_crowded(),
         }
+    }
+
+    /// Whether others may need the place of a quiet connection.
+    fn is_crowded(&self) -> bool {
+        self.places.available_permits() < SPARE
     }
 
     /// Reports a connection whose TLS asks for another host than the one that it was requested for.
@@ -411,6 +416,7 @@ impl<R: Resolve + 'static> Relay<R> {
                 first,
                 (place.host(), place.port()),
                 connect,
+                || self.is_crowded(),
             )
             .await;
         match carried {

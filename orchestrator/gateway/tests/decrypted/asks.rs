@@ -4,6 +4,8 @@ use crate::world::*;
 use broker_protocol::gateway::{FromGateway, HeldRequest, RequestAnswer, RequestRule, RuleAction};
 use http_body_util::BodyExt;
 use hyper::Request;
+use orchestrator_gateway::decrypted::Times;
+use std::time::Duration;
 use tokio::task::spawn_local;
 
 pub(crate) fn asking(paths: &[&str]) -> Setup {
@@ -79,6 +81,88 @@ fn a_request_is_held_until_its_answer_by_both_protocols() {
                 assert_eq!(sent.await.unwrap().unwrap().status(), want, "{path}");
             }
             assert_eq!(world.seen.borrow().len(), 1);
+        }
+    });
+}
+
+#[test]
+fn a_program_hears_before_it_gives_up_that_its_request_waits() {
+    local(async {
+        for protocol in [HTTP1, HTTP2] {
+            let setup = asking(&["/**"]);
+            let times = Times {
+                held: Duration::from_millis(200),
+                ..setup.times
+            };
+            let world = World::new(Setup {
+                protocols: vec![protocol],
+                times,
+                ..setup
+            })
+            .await;
+            let post = async |path: &str| {
+                let head = format!("POST {path} HTTP/1.1\r\nHost: a.example\r\n");
+                let rest = "Connection: close\r\nContent-Length: 3\r\n\r\nxyz";
+                world.http1(&(head + rest)).await
+            };
+            let answer = post("/a").await;
+            assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+            assert!(answer.contains("it waits for approval"), "{answer}");
+            assert!(world.seen.borrow().is_empty());
+            let asked = question(&world, 0).await;
+            // The broker has the grant; whether a request may use it, it decides then.
+            world.ended.answer(asked.question, RequestAnswer::Kept);
+            let claim = async {
+                until(|| claimed(&world).is_some()).await;
+                let claimed = claimed(&world).unwrap();
+                assert!(world.seen.borrow().is_empty(), "before the answer");
+                assert_eq!(claimed.path, "/a");
+                world.ended.answer(claimed.question, RequestAnswer::Granted);
+            };
+            let (answer, ()) = tokio::join!(post("/a"), claim);
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            assert_eq!(world.seen.borrow().len(), 1);
+            let answer = post("/a").await;
+            assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+            assert_eq!(question(&world, 1).await.path, "/a", "it is asked again");
+            assert_eq!(world.seen.borrow().len(), 1);
+        }
+    });
+}
+
+/// The request that uses a grant, if there is one.
+fn claimed(world: &World) -> Option<HeldRequest> {
+    let told = world.told.borrow();
+    told.iter().find_map(|frame| match frame {
+        FromGateway::Claimed(request) => Some(request.clone()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_question_names_the_credential_that_its_request_uses() {
+    local(async {
+        let world = World::new(Setup {
+            credentials: Setup::default().credentials,
+            ..asking(&["/**"])
+        })
+        .await;
+        for (number, (path, value, credential)) in [
+            ("/api/x", PLACEHOLDER, Some(0)),
+            ("/api/x", "own-value-of-the-program", None),
+            ("/elsewhere", PLACEHOLDER, None),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut http2 = world.http2().await;
+            let request = Request::post(format!("https://a.example{path}"))
+                .header("authorization", format!("Bearer {value}"));
+            let sent = spawn_local(http2.send_request(request.body(full("x")).unwrap()));
+            let asked = question(&world, number).await;
+            assert_eq!(asked.credential, credential, "{path} {value}");
+            world.ended.answer(asked.question, RequestAnswer::Refused);
+            assert_eq!(sent.await.unwrap().unwrap().status(), 403);
         }
     });
 }

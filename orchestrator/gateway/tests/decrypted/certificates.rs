@@ -190,3 +190,38 @@ fn two_sessions_have_two_authorities_and_one_without_credentials_none() {
         assert!(one.ended.is_for("a.example", 8443) && !one.ended.is_for("a.example", 80));
     });
 }
+
+#[test]
+fn no_leaf_is_older_than_its_authority() {
+    local(async {
+        let first = World::new(Setup::default()).await;
+        let authority = first.ended.authority();
+        // A successor has the authority of an earlier gateway.
+        let later = World::new(Setup {
+            authority,
+            ..Setup::default()
+        })
+        .await;
+        let folder = Folder::new("dates");
+        let begins = |text: &str| {
+            let file = folder.file("one.pem", text);
+            let arguments = [
+                "x509",
+                "-in",
+                file.to_str().unwrap(),
+                "-noout",
+                "-startdate",
+            ];
+            let arguments = [&arguments[..], &["-dateopt", "iso_8601"]].concat();
+            let output = run("openssl", &arguments, &[], &folder.0);
+            let text = String::from_utf8(output.stdout).unwrap();
+            let begins = text.trim().strip_prefix("notBefore=").map(str::to_owned);
+            begins.unwrap_or_else(|| panic!("{text}"))
+        };
+        for world in [&first, &later] {
+            let authority = begins(&world.ended.authority().unwrap().certificate);
+            let leaf = begins(&pem(&leaf(world).await));
+            assert!(authority <= leaf, "{authority} {leaf}");
+        }
+    });
+}

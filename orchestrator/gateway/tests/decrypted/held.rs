@@ -5,8 +5,12 @@ use crate::asks::{asking, question};
 use crate::world::*;
 use broker_protocol::gateway::{FromGateway, RequestAnswer, RequestRule, RuleAction};
 use hyper::Request;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
 
@@ -130,6 +134,70 @@ fn body_that_two_servers_delimit_differently_is_refused_unasked() {
             rest(&mut stream).await.starts_with("HTTP/1.1 200"),
             "the control"
         );
+    });
+}
+
+/// A host without TLS, which answers each head and has all bytes that it got.
+async fn plain_host() -> (SocketAddr, Rc<RefCell<Vec<u8>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, got) = (listener.local_addr().unwrap(), Rc::default());
+    let all: Rc<RefCell<Vec<u8>>> = Rc::clone(&got);
+    spawn_local(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let all = all.clone();
+            spawn_local(async move {
+                let mut bytes = [0; 4096];
+                while let Ok(length @ 1..) = stream.read(&mut bytes).await {
+                    all.borrow_mut().extend(&bytes[..length]);
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                    let _ = stream.write_all(answer).await;
+                }
+            });
+        }
+    });
+    (address, got)
+}
+
+/// The rules for a host without TLS are no weaker.
+#[test]
+fn plain_request_that_two_servers_delimit_differently_is_refused() {
+    local(async {
+        for headers in [
+            "Content-Length: 4\r\nContent-Length: 5",
+            "Content-Length: 4, 5",
+            "Content-Length: 4\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: chunked\r\nContent-Length: 4",
+            "Transfer-Encoding: chunked,",
+            "Transfer-Encoding: ,chunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+            "X: a\r\n Transfer-Encoding: chunked",
+            "X: a\r\n\tContent-Length: 4",
+            "Content-Length: 4\r\n Transfer-Encoding: chunked",
+        ] {
+            let (host, got) = plain_host().await;
+            let mut setup = setup(HTTP1);
+            setup.rules[0].iter_mut().for_each(|rule| {
+                rule.action = RuleAction::Allow;
+            });
+            setup.host = Some(host);
+            let world = World::new(setup).await;
+            let send = async |headers: &str, body: &str| {
+                let mut stream = world.tunnel("a.example:80").await;
+                let head = "POST /a HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n";
+                let text = format!("{head}{headers}\r\n\r\n{body}");
+                stream.write_all(text.as_bytes()).await.unwrap();
+                timeout(Duration::from_secs(60), rest(&mut stream)).await
+            };
+            let answer = send("Content-Length: 4", "0\r\n\r").await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "the control: {answer}");
+            got.borrow_mut().clear();
+            let body = format!("0\r\n\r\n{SECOND}");
+            let answer = send(headers, &body).await;
+            let answer = answer.expect("it is refused at once");
+            assert!(answer.starts_with("HTTP/1.1 400"), "{headers}: {answer}");
+            let got = String::from_utf8_lossy(&got.borrow()).into_owned();
+            assert_eq!(got, "", "{headers}");
+        }
     });
 }
 

@@ -1,6 +1,10 @@
 //! Limits of connections that are decrypted.
 
+use crate::asks::{asking, question};
 use crate::world::*;
+use broker_protocol::ConnectionVerdict;
+use broker_protocol::gateway::{FromGateway, RequestAnswer};
+use http_body_util::BodyExt;
 use hyper::Request;
 use orchestrator_gateway::decrypted::{CarryError, Times};
 use std::cell::Cell;
@@ -82,6 +86,70 @@ fn endless_head_ends_the_connection() {
     });
 }
 
+/// The most memory that this process has had, in MiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kib = line
+        .and_then(|line| line.split_whitespace().nth(1))
+        .unwrap();
+    kib.parse::<u64>().unwrap() / 1024
+}
+
+/// One header of 4,000 bytes in the table of HPACK, and references to it of one byte each.
+#[test]
+fn a_head_that_grows_when_it_is_decoded_is_refused_and_takes_no_memory() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let entry = |length: usize| {
+            // A length of 7 bits, and the rest of it in two bytes.
+            let rest = length - 127;
+            let low = u8::try_from(rest % 128).unwrap() | 0x80;
+            let high = u8::try_from(rest / 128).unwrap();
+            [&[0x40, 1, b'x', 127, low, high], &vec![b'y'; length][..]].concat()
+        };
+        let bomb = |references: usize| {
+            let first = [head(), entry(4000)].concat();
+            let more = vec![0xbe; references];
+            let last = more.chunks(16_000).count();
+            let rest = more.chunks(16_000).enumerate();
+            let rest: Vec<_> = rest
+                .map(|(at, part)| frame(9, u8::from(at + 1 == last) << 2, 1, part))
+                .collect();
+            std::iter::once(frame(1, 1, 1, &first)).chain(rest)
+        };
+        let end = || std::iter::once(frame(7, 0, 0, &[0; 8]));
+        flood(&world, bomb(1).chain(end())).await;
+        until(|| world.seen.borrow().len() == 1).await;
+        let before = peak();
+        // Decoded, 4 GB.
+        for references in [100, 10_000, 1_000_000] {
+            flood(&world, bomb(references).chain(end())).await;
+        }
+        assert_eq!(world.seen.borrow().len(), 1, "the control");
+        let grown = peak() - before;
+        assert!(grown < 512, "{grown} MiB");
+    });
+}
+
+/// A program that reads no answer to its settings: the gateway stops to read.
+#[test]
+fn settings_whose_answers_nobody_reads_stop_their_program() {
+    local(async {
+        let world = World::new(Setup::default()).await;
+        let mut stream = world.tls(&[HTTP2]).await;
+        stream.write_all(PREFACE).await.unwrap();
+        let settings = frame(4, 0, 0, &[0, 4, 0, 1, 0, 0]).repeat(4096);
+        let mut taken = 0;
+        let write = Duration::from_secs(2);
+        while let Ok(Ok(())) = tokio::time::timeout(write, stream.write_all(&settings)).await {
+            taken += settings.len();
+            assert!(taken < 64 << 20, "it goes on");
+        }
+        assert!(world.seen.borrow().is_empty());
+    });
+}
+
 #[test]
 fn settings_without_end_take_no_memory_and_the_connection_goes_on_or_ends() {
     local(async {
@@ -136,6 +204,7 @@ fn short() -> Setup {
         times: Times {
             begin: Duration::from_millis(200),
             idle: Duration::from_millis(500),
+            look: Duration::from_millis(10),
             ..Times::default()
         },
         ..Setup::default()
@@ -185,22 +254,85 @@ fn half_a_head_ends_before_the_connection_is_idle() {
 }
 
 #[test]
-fn a_connection_without_a_byte_ends_and_one_with_bytes_does_not() {
+fn a_quiet_connection_ends_where_others_need_its_place_and_one_with_bytes_does_not() {
     local(async {
         // Longer as a whole than a connection may be idle, which on a busy machine is no pause of ours.
         let mut setup = short();
         setup.times.begin = Duration::from_secs(60);
         setup.times.idle = Duration::from_secs(3);
         let world = World::new(setup).await;
+        world.is_crowded.set(true);
+        let _quiet = world.tls(&[HTTP1]).await;
         let mut stream = world.tls(&[HTTP1]).await;
-        for _ in 0..35 {
+        let before = tokio::time::Instant::now();
+        while world.carried.get() == 0 || before.elapsed() < Duration::from_millis(3500) {
             let head = b"GET /1 HTTP/1.1\r\nHost: a.example\r\n\r\n";
             stream.write_all(head).await.unwrap();
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        assert_eq!((world.seen.borrow().len(), world.carried.get()), (35, 0));
-        wait(&world).await;
         assert!(matches!(world.errors.borrow()[..], [CarryError::Idle]));
+        until(|| world.carried.get() == 2).await;
+        let errors = world.errors.borrow();
+        assert!(matches!(errors[..], [CarryError::Idle, CarryError::Idle]));
+    });
+}
+
+#[test]
+fn a_quiet_stream_lasts_while_there_is_room() {
+    local(async {
+        for protocol in [HTTP1, HTTP2] {
+            let (send, body) = channel();
+            let body = Cell::new(Some(body));
+            let mut setup = short();
+            setup.times.begin = Duration::from_secs(60);
+            setup.times.idle = Duration::from_millis(200);
+            setup.protocols = vec![protocol];
+            setup.handler = handler(move |_| {
+                let body = body.take().unwrap();
+                async move { hyper::Response::new(body) }
+            });
+            let world = World::new(setup).await;
+            let mut http2 = world.http2().await;
+            let request = Request::get("https://a.example/events").body(full(""));
+            let answer = http2.send_request(request.unwrap()).await.unwrap();
+            let mut events = answer.into_body();
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!(
+                world.carried.get(),
+                0,
+                "ten times as long as it may be idle"
+            );
+            send.data("late ").await;
+            let event = events.frame().await.unwrap().unwrap();
+            assert_eq!(event.into_data().unwrap(), "late ");
+            // The control.
+            world.is_crowded.set(true);
+            wait(&world).await;
+            assert!(matches!(world.errors.borrow()[..], [CarryError::Idle]));
+        }
+    });
+}
+
+#[test]
+fn a_request_that_is_held_is_not_quiet() {
+    local(async {
+        let mut setup = asking(&["/**"]);
+        setup.times.idle = Duration::from_millis(100);
+        setup.times.look = Duration::from_millis(10);
+        let world = World::new(setup).await;
+        let head = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1\r\n\r\nx";
+        let mut stream = world.tls(&[HTTP1]).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let asked = question(&world, 0).await;
+        let _quiet = world.tls(&[HTTP1]).await;
+        world.is_crowded.set(true);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.carried.get(), 1, "the control");
+        assert!(matches!(world.errors.borrow()[..], [CarryError::Idle]));
+        world.ended.answer(asked.question, RequestAnswer::Granted);
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
     });
 }
 
@@ -243,6 +375,36 @@ fn a_host_that_ends_the_handshake_is_named() {
             matches!(errors[..], [CarryError::Host { .. }]),
             "{errors:?}"
         );
+    });
+}
+
+#[test]
+fn a_host_that_resets_the_hello_is_named() {
+    local(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = Some(listener.local_addr().unwrap());
+        tokio::task::spawn_local(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 64]).await;
+                stream.set_zero_linger().unwrap();
+            }
+        });
+        let world = World::new(Setup {
+            host,
+            ..Setup::default()
+        })
+        .await;
+        let answer = world.get("/api/x", &bearer()).await;
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+        let named = "a.example:443 ended the TLS handshake with the gateway";
+        assert!(answer.contains(named), "{answer}");
+        until(|| !world.errors.borrow().is_empty()).await;
+        let told = world.told.borrow();
+        let is_told = |frame: &FromGateway| {
+            matches!(frame, FromGateway::Connected(report)
+                if report.verdict == ConnectionVerdict::TlsRefused && report.host == "a.example")
+        };
+        assert!(told.iter().any(is_told), "{told:?}");
     });
 }
 

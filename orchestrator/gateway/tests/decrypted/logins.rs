@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-const MARKER: &str = "lzlogin-0123456789abcdef-";
+const MARKER: &str = "lzlogin-0123456789abcde-";
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 const ACCESS: &str = "real-access-token-of-the-login";
 const REFRESH: &str = "real-refresh-token-of-the-login";

@@ -424,3 +424,77 @@ fn a_connection_of_a_program_has_its_own_to_the_host_and_they_end_together() {
         }
     });
 }
+
+/// Bytes that do not repeat for long.
+fn noise(length: usize) -> impl Iterator<Item = Bytes> {
+    const PART: usize = 1 << 20;
+    (0..length.div_ceil(PART)).map(move |number| {
+        let size = PART.min(length - number * PART);
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ number as u64;
+        let words = std::iter::repeat_with(|| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()
+        });
+        let bytes: Vec<u8> = words.take(size.div_ceil(8)).flatten().collect();
+        Bytes::copy_from_slice(&bytes[..size])
+    })
+}
+
+#[test]
+fn a_large_upload_arrives_whole_by_each_protocol() {
+    use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256 as SUITE;
+    const LENGTH: usize = 64 << 20;
+    let hash = || SUITE.tls13().unwrap().common.hash_provider.start();
+    let mut whole = hash();
+    noise(LENGTH).for_each(|part| whole.update(&part));
+    let want = whole.finish().as_ref().to_vec();
+    local(async {
+        for protocol in [HTTP1, HTTP2] {
+            let world = World::new(Setup {
+                protocols: vec![protocol],
+                handler: handler(move |request| async move {
+                    let (mut body, mut hash) = (request.into_body(), hash());
+                    while let Some(Ok(frame)) = body.frame().await {
+                        frame
+                            .data_ref()
+                            .into_iter()
+                            .for_each(|data| hash.update(data));
+                    }
+                    text(hash.finish().as_ref().to_vec())
+                }),
+                ..Setup::default()
+            })
+            .await;
+            let (send, body) = channel();
+            tokio::task::spawn_local(async move {
+                for part in noise(LENGTH) {
+                    send.data(part).await;
+                }
+            });
+            let request = Request::post("https://a.example/api/x")
+                .header("authorization", format!("Bearer {PLACEHOLDER}"));
+            let request = request.body(body).unwrap();
+            let stream = world.tls(&[protocol]).await;
+            let answer = if protocol == HTTP2 {
+                let mut http2 = world.http2_over(stream).await;
+                http2.send_request(request).await.unwrap()
+            } else {
+                let client = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+                let (mut send, connection) = client.unwrap();
+                tokio::task::spawn_local(connection);
+                let (mut head, body) = request.into_parts();
+                head.uri = "/api/x".parse().unwrap();
+                let host = "a.example".parse().unwrap();
+                head.headers.insert("host", host);
+                send.send_request(Request::from_parts(head, body))
+                    .await
+                    .unwrap()
+            };
+            let got = answer.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(got, want);
+            assert_eq!(world.count(Used), 1);
+        }
+    });
+}

@@ -40,7 +40,17 @@ fn a_request_without_authorization_gets_it_unasked_only_where_a_use_says_so() {
         // A download of a public release with any authorization is refused by its host.
         world.get("/o/r/releases/download/v1/x", "").await;
         assert_eq!(world.last().header("authorization"), None);
+        let head = |path: &str| {
+            format!("HEAD {path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+        };
+        world.http1(&head("/o/r/releases/download/v1/x")).await;
+        assert_eq!(world.last().header("authorization"), None);
         assert_eq!((world.count(Attached), world.count(Used)), (1, 0));
+        world.http1(&head("/o/r.git/info/refs")).await;
+        assert!(
+            world.last().header("authorization").is_some(),
+            "the control"
+        );
     });
 }
 

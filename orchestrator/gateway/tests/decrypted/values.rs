@@ -9,6 +9,7 @@ use orchestrator_gateway::decrypted::Times;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
 const OLD: &str = "gho_old-old-old-old-old";
@@ -138,11 +139,63 @@ fn a_value_is_asked_for_at_most_once_in_the_interval() {
         let mut setup = expiry(&[OLD, NEW]);
         setup.times.refresh = Duration::from_secs(30);
         let world = World::new(setup).await;
-        for _ in 0..3 {
-            let answer = world.get("/api/x", &bearer()).await;
-            assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+        let answer = world.get("/api/x", &bearer()).await;
+        assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+        for request in [post("/api/x"), post("/api/y")] {
+            let answer = world.http1(&request).await;
+            assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+            assert!(
+                answer.contains("a.example:443 has refused it (401)"),
+                "{answer}"
+            );
         }
-        assert_eq!(world.wanted(), 1);
+        assert_eq!((world.seen.borrow().len(), world.wanted()), (1, 1));
+        // Requests without it go on, and to another host it goes.
+        let answer = world.get("/elsewhere", "").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let stream = world.try_tls("a.example:8443", "a.example", &[HTTP1]);
+        let mut stream = stream.await.unwrap();
+        let request = post("/api/x").replace("a.example", "a.example:8443");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer).await;
+        assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+        assert_eq!((world.seen.borrow().len(), world.wanted()), (3, 1));
+    });
+}
+
+/// How often the host was sent this value.
+fn sent(world: &World, value: &str) -> usize {
+    let seen = world.seen.borrow();
+    let value = Some(format!("Bearer {value}"));
+    let with_it = seen
+        .iter()
+        .filter(|one| one.header("authorization") == value);
+    with_it.count()
+}
+
+#[test]
+fn a_refused_value_is_sent_again_only_if_its_source_gives_it_again() {
+    local(async {
+        for (values, want) in [(vec![OLD, NEW], "200"), (vec![OLD, OLD, NEW], "401")] {
+            let mut setup = expiry(&values);
+            setup.times.refresh = Duration::from_secs(2);
+            let world = World::new(setup).await;
+            let answer = world.get("/api/x", &bearer()).await;
+            let asked = Instant::now();
+            assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+            let answer = world.get("/api/x", &bearer()).await;
+            assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+            assert_eq!((sent(&world, OLD), world.wanted()), (1, 1));
+            until(|| asked.elapsed() > Duration::from_secs(2)).await;
+            // The source is asked before it is sent.
+            for _ in 0..2 {
+                let answer = world.http1(&post("/api/x")).await;
+                assert!(answer.starts_with(&format!("HTTP/1.1 {want}")), "{answer}");
+            }
+            let old = if want == "401" { 3 } else { 1 };
+            assert_eq!((sent(&world, OLD), world.wanted()), (old, 2));
+        }
     });
 }
 

@@ -74,6 +74,8 @@ pub(crate) struct Setup {
     pub handler: Handler,
     pub is_trusted: bool,
     pub authority: Option<Authority>,
+    /// A host of the test's own in place of the one with TLS.
+    pub host: Option<SocketAddr>,
 }
 
 impl Default for Setup {
@@ -90,6 +92,7 @@ impl Default for Setup {
             handler: handler(|_| async { text("ok") }),
             is_trusted: true,
             authority: None,
+            host: None,
         }
     }
 }
@@ -215,6 +218,7 @@ pub(crate) struct World {
     pub errors: Rc<RefCell<Vec<CarryError>>>,
     pub carried: Rc<Cell<usize>>,
     pub proxy: SocketAddr,
+    pub is_crowded: Rc<Cell<bool>>,
     withdrawn: Rc<Notify>,
 }
 
@@ -236,6 +240,7 @@ impl World {
     pub(crate) async fn new(setup: Setup) -> Self {
         let seen = Rc::<RefCell<Vec<Seen>>>::default();
         let (host, root) = serve_host(&setup, seen.clone()).await;
+        let host = setup.host.unwrap_or(host);
         let roots = if setup.is_trusted { vec![root] } else { vec![] };
         let told = Rc::<RefCell<Vec<FromGateway>>>::default();
         let ended = Rc::<RefCell<Option<Rc<TlsTerminator>>>>::default();
@@ -276,7 +281,9 @@ impl World {
         *ended.borrow_mut() = Some(made.clone());
         let (errors, carried) = (Rc::default(), Rc::default());
         let withdrawn = Rc::new(Notify::new());
-        let proxy = serve_proxy(&made, host, &withdrawn, (&errors, &carried)).await;
+        let is_crowded = Rc::new(Cell::new(false));
+        let load = (&withdrawn, &is_crowded);
+        let proxy = serve_proxy(&made, host, load, (&errors, &carried)).await;
         Self {
             ended: made,
             told,
@@ -284,6 +291,7 @@ impl World {
             errors,
             carried,
             proxy,
+            is_crowded,
             withdrawn,
         }
     }
@@ -457,17 +465,18 @@ async fn serve_host(setup: &Setup, seen: Rc<RefCell<Vec<Seen>>>) -> (SocketAddr,
 async fn serve_proxy(
     ended: &Rc<TlsTerminator>,
     host: SocketAddr,
-    withdrawn: &Rc<Notify>,
+    (withdrawn, is_crowded): (&Rc<Notify>, &Rc<Cell<bool>>),
     (errors, carried): (&Rc<RefCell<Vec<CarryError>>>, &Rc<Cell<usize>>),
 ) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (ended, withdrawn) = (ended.clone(), withdrawn.clone());
+    let is_crowded = is_crowded.clone();
     let (errors, carried) = (errors.clone(), carried.clone());
     spawn_local(async move {
         while let Ok((mut program, _)) = listener.accept().await {
             let (ended, errors, carried) = (ended.clone(), errors.clone(), carried.clone());
-            let withdrawn = withdrawn.clone();
+            let (withdrawn, is_crowded) = (withdrawn.clone(), is_crowded.clone());
             spawn_local(async move {
                 let (mut head, mut byte) = (Vec::new(), [0]);
                 while !head.ends_with(b"\r\n\r\n") {
@@ -482,8 +491,10 @@ async fn serve_proxy(
                 let greeting = b"HTTP/1.1 200 Connection established\r\n\r\n";
                 program.write_all(greeting).await.unwrap();
                 let connect = async move || TcpStream::connect(host).await;
+                let place = (name, port);
+                let is_crowded = || is_crowded.get();
                 let ended = tokio::select! {
-                    ended = ended.carry((program, CALL), vec![], (name, port), connect) => ended,
+                    ended = ended.carry((program, CALL), vec![], place, connect, is_crowded) => ended,
                     () = withdrawn.notified() => Ok(()),
                 };
                 carried.set(carried.get() + 1);

@@ -88,7 +88,8 @@ fn world(answer: RequestAnswer) -> World {
                     | FromGateway::Connected(_)
                     | FromGateway::Wanted { .. }
                     | FromGateway::Used(_)
-                    | FromGateway::Asked(_) => {}
+                    | FromGateway::Asked(_)
+                    | FromGateway::Claimed(_) => {}
                 }
             });
         };

@@ -30,7 +30,7 @@ const METHOD_PARAMETERS: [&str; 5] = [
 const PATHS: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
 
 /// A request, as uses are written.
-pub(super) struct RequestedUse<'a> {
+pub struct RequestedUse<'a> {
     pub place: &'a str,
     pub path: &'a str,
     /// As it is sent, and those that servers may take instead.
@@ -43,7 +43,7 @@ pub(super) struct RequestedUse<'a> {
 
 impl<'a> RequestedUse<'a> {
     /// The request of this head.
-    pub(super) fn new(place: &'a str, method: &str, uri: &'a Uri, headers: &HeaderMap) -> Self {
+    pub fn new(place: &'a str, method: &str, uri: &'a Uri, headers: &HeaderMap) -> Self {
         let said = |names: &'static [&'static str]| {
             let is_one =
                 move |name: &HeaderName| names.contains(&&*name.as_str().replace('_', "-"));
@@ -74,13 +74,13 @@ impl<'a> RequestedUse<'a> {
     }
 
     /// The same request, signed for a service.
-    pub(crate) fn signed_for(mut self, service: &'a str, operations: &'a Operations) -> Self {
+    pub fn signed_for(mut self, service: &'a str, operations: &'a Operations) -> Self {
         self.signed = Some((service, operations));
         self
     }
 
     /// Whether it is one of `uses`, and whether that is one that needs no placeholder.
-    pub(super) fn fits(&self, uses: &[CredentialUse]) -> Option<Unasked> {
+    pub fn fits(&self, uses: &[CredentialUse]) -> Option<Unasked> {
         // Methods are written in upper case (RFC 9110, section 9.1); some servers take others for them.
         let is_upper = |method: &String| method.bytes().all(|byte| byte.is_ascii_uppercase());
         if !is_plain(self.path) || !self.paths.is_empty() || !self.methods.iter().all(is_upper) {
@@ -109,7 +109,7 @@ impl<'a> RequestedUse<'a> {
     }
 
     /// The use that refuses it, however its path is spelled.
-    pub(super) fn refused<'u>(&self, uses: &'u [CredentialUse]) -> Option<&'u CredentialUse> {
+    pub fn refused<'u>(&self, uses: &'u [CredentialUse]) -> Option<&'u CredentialUse> {
         let paths = self.paths.iter().map(String::as_str);
         let spellings: Vec<String> = paths.chain([self.path]).flat_map(spellings).collect();
         let methods = self
@@ -131,12 +131,12 @@ impl<'a> RequestedUse<'a> {
         always.or_else(|| all.next().filter(|_| !self.fits_in_all_forms(uses)))
     }
 
-    pub(super) fn method(&self) -> &str {
+    pub fn method(&self) -> &str {
         self.methods.first().map_or("", String::as_str)
     }
 
     /// Whether a rule that allows fits it, in whichever of these forms a server reads it.
-    pub(super) fn is_allowed_by(&self, rule: &RequestRule) -> bool {
+    pub fn is_allowed_by(&self, rule: &RequestRule) -> bool {
         let is_named = |method: &String| match rule.methods.is_empty() {
             true => !OFF.contains(&method.as_str()),
             false => rule.methods.contains(method),
@@ -152,7 +152,7 @@ impl<'a> RequestedUse<'a> {
     }
 
     /// Whether a rule that denies fits it, in any of these forms.
-    pub(super) fn is_denied_by(&self, rule: &RequestRule) -> bool {
+    pub fn is_denied_by(&self, rule: &RequestRule) -> bool {
         let methods = self
             .methods
             .iter()
@@ -229,7 +229,7 @@ fn is_of_method(name: &str, value: &str) -> bool {
 
 /// Whether a request gets the credential although it has no placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unasked(pub bool);
+pub struct Unasked(pub bool);
 
 /// Methods that only who names them means.
 const OFF: [&str; 5] = ["TRACE", "TRACK", "DEBUG", "CONNECT", "OPTIONS"];

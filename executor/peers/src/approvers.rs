@@ -4,17 +4,14 @@
 //! The socket lies in a directory that only its user can enter and no cell sees. Each peer is checked ([`ClientProcess::admit`]).
 //! Nothing here blocks: an approver that does not read is disconnected, and at most [`APPROVERS`] are connected at once.
 
-use crate::user::User;
+use crate::Connection;
+use crate::approver_peer::ClientProcess;
 use broker_protocol::approval::{APPROVER_FRAME, APPROVERS};
 use broker_protocol::{CallId, ErrorKind, Failed, FromApprover, Hello, Opened, ToApprover, limit};
-use executor_peers::Connection;
-use executor_peers::approver_peer::ClientProcess;
 use executor_spec::private_directory;
 use executor_spec::sandbox::SandboxSpec;
-use executor_sys::process::euid;
 use executor_sys::random;
 use nix::poll::PollFlags;
-use policies::directories;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -31,7 +28,7 @@ const QUEUE: usize = limit::REQUEST + limit::ANSWER;
 
 /// Why there is no second socket, and so no session.
 #[derive(Debug, Error)]
-pub(crate) enum ApproversError {
+pub enum ApproversError {
     /// The client cannot be distinguished from an approver.
     #[error("the client's process cannot be read: {0}")]
     Client(io::Error),
@@ -48,7 +45,7 @@ pub(crate) enum ApproversError {
 
 /// The second socket and the connected approvers.
 #[derive(Debug)]
-pub(crate) struct Approvers {
+pub struct Approvers {
     listener: UnixListener,
     path: PathBuf,
     client: ClientProcess,
@@ -66,16 +63,19 @@ struct Approver {
 }
 
 impl Approvers {
-    /// Listens for the approvers of a session whose client is at the other end of `client`.
-    pub(crate) fn listen(
+    /// Listens for the approvers of a session whose client is at the other end of `client`, in one of these `directories`.
+    ///
+    /// # Errors
+    /// [`ApproversError`].
+    pub fn listen(
         spec: &SandboxSpec,
         opened: Opened,
         client: BorrowedFd,
-        user: &User,
+        directories: Vec<PathBuf>,
     ) -> Result<Self, ApproversError> {
         let client = ClientProcess::of(client, spec.policy.approval.terminal)
             .map_err(ApproversError::Client)?;
-        let directory = directory(user);
+        let directory = private_of(directories);
         let overlaps = |path: &PathBuf| directory.starts_with(path) || path.starts_with(&directory);
         let mut visible = [&spec.project, &spec.central]
             .into_iter()
@@ -97,12 +97,12 @@ impl Approvers {
     }
 
     /// The socket that becomes readable for new approvers.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
     /// Each approver's socket, and the events to wait for.
-    pub(crate) fn fds(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>, PollFlags)> {
+    pub fn fds(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>, PollFlags)> {
         self.connected.iter().map(|(number, approver)| {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::POLLIN, !approver.connection.is_full());
@@ -112,7 +112,7 @@ impl Approvers {
     }
 
     /// Accepts new connections. A peer that may not answer is sent the reason and disconnected.
-    pub(crate) fn admit(&mut self) {
+    pub fn admit(&mut self) {
         for _ in 0..APPROVERS {
             let Ok((stream, _)) = self.listener.accept() else {
                 return;
@@ -146,7 +146,7 @@ impl Approvers {
     }
 
     /// Reads the frames of an approver; its hello is answered here. One that has left or broken the protocol is removed.
-    pub(crate) fn receive(&mut self, number: u64) -> Vec<FromApprover> {
+    pub fn receive(&mut self, number: u64) -> Vec<FromApprover> {
         let Some(approver) = self.connected.get_mut(&number) else {
             return Vec::new();
         };
@@ -159,7 +159,7 @@ impl Approvers {
         })
     }
 
-    pub(crate) fn send(&mut self, number: u64, message: &ToApprover) {
+    pub fn send(&mut self, number: u64, message: &ToApprover) {
         let full = self
             .connected
             .get_mut(&number)
@@ -170,13 +170,13 @@ impl Approvers {
     }
 
     /// Sends to every approver whose hello was received.
-    pub(crate) fn send_all(&mut self, message: &ToApprover) {
+    pub fn send_all(&mut self, message: &ToApprover) {
         self.connected
             .retain(|_, approver| !approver.greeted || approver.send(message));
     }
 
     /// Begins a preview for an approver; false, and the approver is disconnected, if it already receives one.
-    pub(crate) fn begin_preview(&mut self, number: u64, call: CallId) -> bool {
+    pub fn begin_preview(&mut self, number: u64, call: CallId) -> bool {
         let Some(approver) = self.connected.get_mut(&number) else {
             return false;
         };
@@ -194,7 +194,7 @@ impl Approvers {
     }
 
     /// Ends the preview of a call for an approver.
-    pub(crate) fn end_preview(&mut self, number: u64, call: CallId) {
+    pub fn end_preview(&mut self, number: u64, call: CallId) {
         if let Some(approver) = self.connected.get_mut(&number) {
             approver.preview = None;
         }
@@ -202,7 +202,7 @@ impl Approvers {
     }
 
     /// Writes as much as the sockets accept now.
-    pub(crate) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         self.connected
             .retain(|_, approver| approver.connection.flush().is_ok());
     }
@@ -268,15 +268,13 @@ fn end(connection: &mut Connection, kind: ErrorKind, message: String) {
 }
 
 /// The directory for sockets of a user's sessions: in the first parent that is the user's alone, else in the last.
-fn directory(user: &User) -> PathBuf {
-    let mut all = directories::approvals(&user.home, euid(), &|name| user.variable(name));
+fn private_of(mut directories: Vec<PathBuf>) -> PathBuf {
     let is_private = |path: &Path| {
         fs::symlink_metadata(path).is_ok_and(|metadata| private_directory::is_private(&metadata))
     };
-    let found = all
-        .iter()
-        .position(|directory| directory.parent().is_some_and(is_private));
-    all.swap_remove(found.unwrap_or(all.len() - 1))
+    let is_in_private = |path: &PathBuf| path.parent().is_some_and(is_private);
+    let found = directories.iter().position(is_in_private);
+    directories.swap_remove(found.unwrap_or(directories.len() - 1))
 }
 
 /// Creates a socket in `directory`; its name contains the process's number.
