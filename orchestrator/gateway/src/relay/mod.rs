@@ -9,7 +9,7 @@ use crate::decrypted::{CarryError, TlsTerminator};
 use crate::reports::ReportSender;
 use crate::resolver::System;
 pub(crate) use announced::Unannounced;
-use announced::{AnnouncedConnections, Purpose};
+use announced::{AnnouncedConnections, Purpose, QUEUE};
 use answer::{ConnectionRefusal, socks_reply};
 use broker_protocol::gateway::FromGateway;
 use broker_protocol::{CallId, ConnectionReport, ConnectionVerdict, Lease};
@@ -101,6 +101,7 @@ impl RelaySockets {
         let published = has_published.then(|| PublishedSockets::new(listeners, published, line));
         let listener = TcpListener::from(listener);
         listener.set_nonblocking(true)?;
+        rustix::net::listen(&listener, QUEUE)?;
         let announcements = UnixDatagram::from(announcements);
         announcements.set_nonblocking(true)?;
         Ok(Some(Self {
@@ -258,7 +259,7 @@ impl<R: Resolve + 'static> Relay<R> {
                     .await;
             }
         };
-        match self.connect(&request.wanted).await {
+        match self.connect(&request.wanted.place, call).await {
             Ok(host) => {
                 let place = Some(&request.wanted.place);
                 self.tell(place, ConnectionVerdict::Allowed, (None, None))
@@ -289,9 +290,8 @@ impl<R: Resolve + 'static> Relay<R> {
             place,
             first: Vec::new(),
             tunnel: true,
-            key: None,
         };
-        match self.connect(&wanted).await {
+        match self.connect(&wanted.place, call).await {
             Ok(host) => {
                 let place = Some(&wanted.place);
                 self.tell(place, ConnectionVerdict::Allowed, (None, None))
@@ -339,7 +339,7 @@ impl<R: Resolve + 'static> Relay<R> {
         };
         tokio::select! {
             () = passes => {}
-            () = self.hosts.withdrawn(place, wanted.key) => {}
+            () = self.hosts.withdrawn(place, call) => {}
         }
     }
 
@@ -398,11 +398,11 @@ impl<R: Resolve + 'static> Relay<R> {
         host: TcpStream,
         (first, wanted): (Vec<u8>, &RequestedConnection),
     ) {
-        let (relay, again) = (self.clone(), wanted.clone());
+        let (relay, again) = (self.clone(), wanted.place.clone());
         let opened = Cell::new(Some(host));
         let connect = async move || match opened.take() {
             Some(host) => Ok(host),
-            None => relay.connect(&again).await,
+            None => relay.connect(&again, call).await,
         };
         let place = &wanted.place;
         let carried = terminator
@@ -437,11 +437,12 @@ impl<R: Resolve + 'static> Relay<R> {
         }
     }
 
-    /// Connects to a place if the policy allows it.
-    async fn connect(&self, wanted: &RequestedConnection) -> Result<TcpStream, ConnectError> {
+    /// Connects to a place if programs of this call may reach it.
+    async fn connect(&self, place: &Place, call: CallId) -> Result<TcpStream, ConnectError> {
         let work = async {
-            let policy = self.hosts.of(wanted.key).await;
-            let target = wanted.place.target();
+            self.reports.all_heard().await;
+            let policy = self.hosts.now(call);
+            let target = place.target();
             let Some(proxy) = &self.proxy else {
                 let addresses = guard::admit(&policy, &self.resolver, target).await?;
                 return connect::first_of(&addresses).await;
@@ -590,7 +591,6 @@ impl ProgramRequest {
                     place,
                     first: Vec::new(),
                     tunnel: true,
-                    key: None,
                 };
                 return Ok(Self {
                     wanted,
