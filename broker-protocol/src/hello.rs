@@ -99,8 +99,8 @@ pub struct Open {
     /// Bytes of a command's output to keep in its outcome, if less than the policy keeps; the rest
     /// is in a file. 0 to the policy's own limit.
     pub capture: Option<u32>,
-    /// Whether the client carries connections of cells, and for which hosts beyond those of the profile. Absent, cells have no
-    /// network, whatever the policy allows.
+    /// The hosts and ports that cells may reach beyond those of the profile, by the session's gateway. Absent, cells have no network,
+    /// whatever the policy allows.
     pub network: Option<NetworkRequest>,
     /// Absolute path of an unpacked image whose root cells see in place of the machine's. It cannot replace a profile's own image.
     pub image: Option<String>,

@@ -3,7 +3,6 @@
 //! Requested leases are part of the question: the digest of the call covers them. A lease ends by itself, with the call, after
 //! some minutes or with the session, and can be revoked earlier by its number ([`ToBroker::Revoke`](crate::ToBroker::Revoke)).
 
-use crate::digest::Nonce;
 use crate::limit::{self, TooLarge, at_most};
 use crate::request::CallId;
 use serde::{Deserialize, Serialize};
@@ -119,7 +118,7 @@ impl fmt::Display for Leased {
     }
 }
 
-/// A host or path granted beyond those of the session. The client carries out a host's lease, the broker a path's.
+/// A host or path granted beyond those of the session. The gateway carries out a host's lease, the broker a path's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Its number, with which it is revoked. Grants for the session share the numbering.
@@ -128,14 +127,14 @@ pub struct Lease {
     pub opens: Leased,
     /// The call with which it was granted; 0 if that was the opening of the session.
     pub call: CallId,
-    /// If it is for that call alone: the key that only its programs can present to the relay. Absent, it is for every call.
-    pub key: Option<Nonce>,
+    /// It is for that call alone. Otherwise it is for every call.
+    pub alone: bool,
 }
 
 impl Lease {
     /// Whether it holds for `call`.
     pub fn is_for(&self, call: CallId) -> bool {
-        self.key.is_none() || self.call == call
+        !self.alone || self.call == call
     }
 }
 
@@ -179,15 +178,21 @@ mod tests {
     }
 
     #[test]
-    fn lease_with_a_key_covers_one_call() {
+    fn lease_for_a_call_alone_covers_no_other() {
         let opens = Leased::Host("a.example:443".into());
         let lease = Lease {
             lease: 1,
             opens,
             call: 7,
-            key: Some(Nonce([1; 16])),
+            alone: true,
         };
         assert!(lease.is_for(7) && !lease.is_for(8));
-        assert!(Lease { key: None, ..lease }.is_for(8));
+        assert!(
+            Lease {
+                alone: false,
+                ..lease
+            }
+            .is_for(8)
+        );
     }
 }

@@ -323,20 +323,15 @@ impl Approvals {
     ///
     /// # Errors
     /// The kernel has no random bytes.
-    pub(crate) fn new_leases(
-        &mut self,
-        call: CallId,
-        approval: &GivenApproval,
-    ) -> io::Result<Vec<Lease>> {
+    pub(crate) fn new_leases(&mut self, call: CallId, approval: &GivenApproval) -> Vec<Lease> {
         let leases = Leases::of(
             &approval.missing.wants,
             approval.extent,
             call,
             self.last + 1,
-            nonce()?,
         );
         self.last += leases.len() as u64;
-        Ok(leases)
+        leases
     }
 
     /// Handles a yes that came over `from`. If it is not accepted, the question stays open.

@@ -24,7 +24,7 @@ use broker_protocol::content::{ContentError, Pieces};
 use broker_protocol::ticket::WebTicket;
 use broker_protocol::{
     CallId, Effect, Ended, Failed, FileReply, Finding, FindingKind, Findings, FromBroker, LayerSet,
-    Nonce, Outcome, Request, Usage, Wants, limit,
+    Outcome, Request, Usage, Wants, limit,
 };
 use executor_audit::audit::{AuditWriter, PendingHead, ShortOfRoom};
 use executor_credentials::SessionCredentials;
@@ -182,7 +182,7 @@ impl Session {
                     return self.begin_approved(call, granted, approval);
                 }
                 None => {
-                    self.start(&mut call, granted, None)?;
+                    self.start(&mut call, granted)?;
                     pending = Some(pending_head);
                 }
             },
@@ -202,20 +202,15 @@ impl Session {
         Ok(pending.map_or(Ok(()), |pending_head| self.audit.write_head(pending_head))?)
     }
 
-    /// Plans granted work, gives it its leases and passes it on; `key` opens the hosts that are leased to the call alone.
-    fn start(
-        &mut self,
-        call: &mut Call,
-        granted: Granted,
-        key: Option<Nonce>,
-    ) -> Result<(), Failed> {
+    /// Plans granted work, gives it its leases and passes it on.
+    fn start(&mut self, call: &mut Call, granted: Granted) -> Result<(), Failed> {
         let mut work = plan(granted, &self.spec, self.capture);
         if matches!(work, Work::Command(_)) && !self.approvals.leases.is_empty() {
             // To hand what is leased to a cell can take long.
             self.audit.unlock()?;
         }
         let leased = match &mut work {
-            Work::Command(plan) => self.use_leases(call, plan.work_mut(), key),
+            Work::Command(plan) => self.use_leases(call, plan.work_mut()),
             Work::File(granted) => self.use_file_lease(call, granted.work()),
             Work::BackgroundList(_)
             | Work::BackgroundLog(_)

@@ -14,6 +14,7 @@ use lazaret_tests::approval::{
     verify_audit,
 };
 use lazaret_tests::process::until;
+use lazaret_tests::programs::need;
 use lazaret_tests::terminal::Terminal;
 use lazaret_tests::wire::{shell, yes};
 use lazaret_tests::{Broker, LIMIT, Place, Session, World, place_test, run};
@@ -71,7 +72,7 @@ fn a_host_is_granted_to_one_call_and_no_other(place: Place) {
     assert_eq!(server.hits(), 1);
     // While it runs: another call of the session, by any way.
     let other = format!(
-        "{}; curl -sS -x socks5h://127.0.0.1:61080 http://{host}/; true",
+        "{}; curl -sS --noproxy '' -x socks5h://127.0.0.1:61080 http://{host}/; true",
         server.ask()
     );
     let other = session.bash(&other).result;
@@ -101,6 +102,76 @@ fn a_host_is_granted_to_one_call_and_no_other(place: Place) {
     );
     assert_eq!((ended.len(), &ended[0]["end"]), (1, &json!("call")));
     verify_audit(&world);
+}
+
+/// Asks a host by the relay with no more than its name.
+fn raw_request(host: &str) -> String {
+    format!(
+        "exec 3<>/dev/tcp/127.0.0.1/61080; printf 'CONNECT {host} HTTP/1.1\\r\\n\\r\\nGET / HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"
+    )
+}
+
+place_test!(a_lease_is_its_calls_whatever_programs_say_of_themselves);
+/// The supervisor says whose a connection is. The same requests, at the same time: from the call, from another one, and from processes
+/// in the background, whose connections are of no call.
+fn a_lease_is_its_calls_whatever_programs_say_of_themselves(place: Place) {
+    let server = PongServer::start();
+    let (world, host) = (world(place, ""), server.host());
+    let mut session = session(&world, &["--leases"]);
+    let ways = format!(
+        "({}) 2>&1; curl -sS --noproxy '' -x socks5h://127.0.0.1:61080 http://{host}/ 2>&1; echo; \
+         curl -sS --noproxy '' -x http://lease:0123456789abcdef0123456789abcdef@127.0.0.1:61080 http://{host}/ 2>&1",
+        raw_request(&host)
+    );
+    world.put("ways", &ways);
+    let background = "until [ -e here ]; do sleep 0.05; done; bash ways > background; touch done";
+    let input = json!({ "command": background, "background": true });
+    let id = session.start_call("bash", input);
+    session.answer_within(&id, LIMIT).success();
+    let wait = "bash ways; touch here; while [ -e here ]; do sleep 0.05; done";
+    start(&mut session, "a", wait, &[&host]);
+    asked(&mut session, "a");
+    session.send(&json!({"id": "a", "approve": "once"}));
+    let [here, done] = ["here", "done"].map(|name| world.project.join(name));
+    assert!(until(LIMIT, || here.exists()), "the command was not run");
+    assert_eq!(server.hits(), 3, "the control");
+    let other = session.bash("bash ways");
+    assert!(!other.text().contains("pong"), "{}", other.text());
+    assert!(
+        until(LIMIT, || done.exists()),
+        "nothing ran in the background"
+    );
+    let other = fs::read_to_string(world.project.join("background")).unwrap();
+    assert!(!other.contains("pong") && other.contains("403"), "{other}");
+    assert_eq!(server.hits(), 3);
+    fs::remove_file(here).unwrap();
+    let answer = session.answer_within("a", LIMIT);
+    assert_eq!(answer.success().matches("pong").count(), 3);
+    assert!(session.close(LIMIT).success());
+}
+
+place_test!(a_lease_is_used_by_java);
+/// A JVM answers no proxy that wants a password for CONNECT, unless its user changes its settings.
+fn a_lease_is_used_by_java(place: Place) {
+    need("javac", "default-jdk-headless");
+    let server = PongServer::start();
+    let (world, host) = (world(place, ""), server.host());
+    let java = "public class S { public static void main(String[] a) throws Exception {
+        var at = new java.net.InetSocketAddress(\"127.0.0.1\", 61080);
+        var proxy = new java.net.Proxy(java.net.Proxy.Type.HTTP, at);
+        var c = new java.net.URL(a[0]).openConnection(proxy);
+        System.out.println(new String(c.getInputStream().readAllBytes())); } }";
+    world.put("S.java", java);
+    world.set_up("javac S.java");
+    let mut session = session(&world, &["--leases"]);
+    let ask = format!("java -cp . S http://{host}/");
+    assert!(!session.bash(&ask).text().contains("pong"), "the control");
+    start(&mut session, "a", &ask, &[&host]);
+    asked(&mut session, "a");
+    session.send(&json!({"id": "a", "approve": "once"}));
+    let answer = session.answer_within("a", LIMIT);
+    assert!(answer.success().contains("pong"), "{}", answer.text());
+    assert!(session.close(LIMIT).success());
 }
 
 place_test!(revoked_host_grant_of_a_session_ends);
@@ -238,7 +309,7 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
         (granted.len(), granted[0].call, granted[0].opens.host()),
         (1, 1, Some("a.example:443"))
     );
-    assert!(granted[0].key.is_some());
+    assert!(granted[0].alone);
     assert_eq!(
         leases(&mut first),
         [],
@@ -255,11 +326,7 @@ fn a_grant_is_for_what_was_asked_about(place: Place) {
         GrantFault::OtherQuestion
     );
     first.send(&ToBroker::Grant(yes(1, &again, Extent::Once)));
-    assert_ne!(
-        leases(&mut first)[0].key,
-        granted[0].key,
-        "a key is used once"
-    );
+    assert_ne!(leases(&mut first)[0].lease, granted[0].lease);
     let nothing = Wants {
         hosts: vec!["x".into(); 17],
         ..Wants::default()

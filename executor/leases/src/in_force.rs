@@ -1,15 +1,14 @@
 //! The leases of a session: what was granted beyond what the session has. Decides what may be
 //! leased at all, and when a lease ends: with its call, after its minutes, or when it is revoked.
 //!
-//! The broker carries no connections. What it decides is recorded and sent to the client, which does; a lease for one
-//! call has a key that only that call's programs are given, so that nothing else in the session has the host meanwhile.
+//! The broker carries no connections: the session's gateway does. What the broker decides is recorded, and sent to the gateway and the
+//! client. The gateway hears from the supervisors of which call each connection is, so nothing else in the session has the host meanwhile.
 
 use crate::handover::{HeldFor, LeaseHandover};
 use crate::path::{HeldPath, LeasedPath, Places, names, outermost};
 use crate::pending::PendingPaths;
 use broker_protocol::{
-    CallId, Digest, Extent, FromBroker, Lease, Leased, Nonce, Refused, Request, SessionGrant,
-    Wants, limit,
+    CallId, Digest, Extent, FromBroker, Lease, Leased, Refused, Request, SessionGrant, Wants, limit,
 };
 use executor_audit::record::LeaseEnd;
 use policies::web::HostPattern;
@@ -227,7 +226,7 @@ impl Leases {
     fn covers_path(&mut self, access: Access, path: &Path) -> bool {
         let covers = |held: &&mut HeldLease| {
             let path_held = held.path.as_ref().map(|held| held.leased());
-            held.lease.key.is_none() && path_held.is_some_and(|held| held.covers(access, path))
+            !held.lease.alone && path_held.is_some_and(|held| held.covers(access, path))
         };
         self.held
             .iter_mut()
@@ -255,7 +254,7 @@ impl Leases {
         user_namespace: Option<&OwnedFd>,
     ) -> Result<Option<LeaseHandover>, Refused> {
         let has = |lease: u64| paths.iter().any(|(number, _)| *number == lease);
-        let ends = |held: &HeldLease| held.lease.key.is_some() || held.ends.is_some();
+        let ends = |held: &HeldLease| held.lease.alone || held.ends.is_some();
         let is_shorter = |held: &HeldLease| has(held.lease.lease) && ends(held);
         let duration = if self.held.iter().any(is_shorter) {
             HeldFor::Shorter
@@ -289,15 +288,15 @@ impl Leases {
         let found = self
             .held
             .iter_mut()
-            .find(|held| held.lease.key.is_none() && held.lease.opens.host() == Some(host));
+            .find(|held| !held.lease.alone && held.lease.opens.host() == Some(host));
         found.map(|held| held.calls += 1).is_some()
     }
 
-    /// The leases that give `call` what it `wants`, numbered from `first`. Those for the call alone have `key`.
-    pub fn of(wants: &Wants, extent: Extent, call: CallId, first: u64, key: Nonce) -> Vec<Lease> {
-        let key = match extent {
-            Extent::Once => Some(key),
-            Extent::Session | Extent::Minutes(_) => None,
+    /// The leases that give `call` what it `wants`, numbered from `first`.
+    pub fn of(wants: &Wants, extent: Extent, call: CallId, first: u64) -> Vec<Lease> {
+        let alone = match extent {
+            Extent::Once => true,
+            Extent::Session | Extent::Minutes(_) => false,
         };
         (first..)
             .zip(wants.each())
@@ -305,7 +304,7 @@ impl Leases {
                 lease,
                 opens,
                 call,
-                key,
+                alone,
             })
             .collect()
     }
@@ -351,7 +350,7 @@ impl Leases {
     /// Ends the leases that were for `call` alone.
     pub fn end_call(&mut self, call: CallId) {
         self.end(LeaseEnd::Call, |held| {
-            held.lease.key.is_some() && held.lease.call == call
+            held.lease.alone && held.lease.call == call
         });
     }
 
@@ -362,11 +361,11 @@ impl Leases {
         });
     }
 
-    /// Whether any lease of a host is for every call.
-    pub fn are_for_all(&self) -> bool {
+    /// Whether any host is leased to the programs of `call`.
+    pub fn open_host(&self, call: CallId) -> bool {
         self.held
             .iter()
-            .any(|held| held.lease.key.is_none() && held.path.is_none())
+            .any(|held| held.lease.is_for(call) && held.path.is_none())
     }
 
     /// When the next lease expires.
@@ -408,7 +407,7 @@ impl Leases {
             tool: "bash".to_owned(),
             calls: held.calls,
             programs: Vec::new(),
-            only: held.lease.key.map(|_| held.digest),
+            only: held.lease.alone.then_some(held.digest),
             opens: Some(held.lease.opens.clone()),
             ends_s: held.ends.and_then(|ends| {
                 ends.saturating_duration_since(now)
@@ -495,7 +494,7 @@ mod tests {
             hosts: vec![host.to_owned()],
             ..Wants::default()
         };
-        let new = Leases::of(&wants, extent, call, call, Nonce([call as u8; 16]));
+        let new = Leases::of(&wants, extent, call, call);
         leases.begin(new, Vec::new(), extent, Digest([call as u8; 32]));
     }
 
@@ -512,7 +511,7 @@ mod tests {
         let (mut leases, now) = (Leases::default(), Instant::now());
         begun(&mut leases, 1, Extent::Once, "a.example:443");
         assert!(
-            !leases.are_for_all() && !leases.covers("a.example:443"),
+            leases.open_host(1) && !leases.open_host(2) && !leases.covers("a.example:443"),
             "it is its call's alone"
         );
         begun(&mut leases, 2, Extent::Minutes(10), "b.example:443");

@@ -655,7 +655,7 @@ mod tests {
             lease: number,
             opens: broker_protocol::Leased::Host("a.example:443".into()),
             call: 7,
-            key: None,
+            alone: false,
         };
         // As much as its socket holds, and then no more for too long.
         let mut waiting = spoken();

@@ -1,6 +1,6 @@
 //! The network that a session's programs have, and the variables that tell them.
 
-use broker_protocol::{Nonce, Variable};
+use broker_protocol::Variable;
 use policies::EnvironmentRules;
 use std::ffi::OsString;
 use std::path::Path;
@@ -105,46 +105,17 @@ impl Online {
             })
         };
         let caches = caches::variables(&spec.policy, NetworkReach::Online, ours, &spec.central);
-        let unset = spec
-            .policy
-            .environment
-            .offline
-            .keys()
-            .map(ToString::to_string)
-            .collect();
-        Self {
-            set: caches.into_iter().filter_map(variable).collect(),
-            unset,
-        }
+        let set: Vec<_> = caches.into_iter().filter_map(variable).collect();
+        let is_set = |name: &&String| set.iter().any(|variable| variable.name == **name);
+        let offline = spec.policy.environment.offline.keys();
+        let unset = offline.filter(|name| !is_set(name)).cloned().collect();
+        Self { set, unset }
     }
 
-    /// The variables to set, with the `key` that its programs present to the relay; and those to unset.
-    pub fn variables(&self, key: Option<Nonce>) -> (Vec<Variable>, Vec<String>) {
-        let set: Vec<_> = self
-            .set
-            .iter()
-            .cloned()
-            .chain(key.iter().flat_map(keyed))
-            .collect();
-        let own = |name: &&String| set.iter().any(|variable| variable.name == **name);
-        let unset = self
-            .unset
-            .iter()
-            .filter(|name| !own(name))
-            .cloned()
-            .collect();
-        (set, unset)
+    /// The variables to set, and those to unset.
+    pub fn variables(&self) -> (Vec<Variable>, Vec<String>) {
+        (self.set.clone(), self.unset.clone())
     }
-}
-
-/// The variables of a call that has hosts of its own: its key is the proxy password, which
-/// identifies the call to the relay. No other cell receives it, and it is worthless after the call.
-fn keyed(key: &Nonce) -> impl Iterator<Item = Variable> + use<> {
-    let value = format!("http://lease:{key}@{ADDRESS}");
-    PROXY.into_iter().map(move |name| Variable {
-        name: name.to_owned(),
-        value: value.clone(),
-    })
 }
 
 #[cfg(test)]

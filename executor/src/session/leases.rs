@@ -12,7 +12,7 @@ use crate::plan::CommandPlan;
 use crate::repository_question::answerer;
 use crate::user::User;
 use broker_protocol::{
-    CallId, Failed, FromBroker, Nonce, Outcome, Refused, Request, Traced, Usage, Variable, Wants,
+    CallId, Failed, FromBroker, Outcome, Refused, Request, Traced, Usage, Variable, Wants,
 };
 use executor_audit::record::Record;
 use executor_denials::explain;
@@ -74,7 +74,7 @@ impl Session {
                 Err(refused) => Err(refused),
             };
             match leased {
-                Ok(key) => self.start(&mut call, leases.granted, key)?,
+                Ok(()) => self.start(&mut call, leases.granted)?,
                 Err(refused) => call.end(Outcome::Refused(refused), Usage::default()),
             }
         }
@@ -110,8 +110,7 @@ impl Session {
                 Err(refused) => return Ok(Err(refused)),
             }
         }
-        let leased = self.lease(OPENING, approval, paths.held())?;
-        Ok(leased.map(drop))
+        self.lease(OPENING, approval, paths.held())
     }
 
     fn prepare(
@@ -128,23 +127,22 @@ impl Session {
         self.approvals.leases.prepare(call, missing, policy)
     }
 
-    /// Begins the leases of an approval, after their records are written; those of paths use `paths`, in order. Returns the key of the
-    /// call's own programs, if they have one; or why they cannot be in force beside others.
+    /// Begins the leases of an approval, after their records are written; those of paths use `paths`, in order. Returns why, if they
+    /// cannot be in force beside others.
     fn lease(
         &mut self,
         call: CallId,
         approval: GivenApproval,
         paths: &[Rc<HeldPath>],
-    ) -> Result<Result<Option<Nonce>, Refused>, Failed> {
+    ) -> Result<Result<(), Refused>, Failed> {
         if approval.missing.wants.is_empty() {
-            return Ok(Ok(None));
+            return Ok(Ok(()));
         }
         let hosts = approval.missing.wants.hosts.len();
         if let Err(refused) = self.approvals.leases.check_held(call, hosts, paths) {
             return Ok(Err(refused));
         }
         let leases = self.approvals.new_leases(call, &approval);
-        let leases = leases.map_err(|error| Failed::internal(error.to_string()))?;
         let (extent, digest) = (approval.extent, approval.digest);
         for held in paths
             .iter()
@@ -159,11 +157,6 @@ impl Session {
                     .cover_granted(root, &held.objects().repositories);
             }
         }
-        // A call has no key if all its hosts are leased to the session.
-        let key = leases
-            .iter()
-            .find(|lease| lease.opens.host().is_some())
-            .and_then(|lease| lease.key);
         for lease in &leases {
             let what = self.audit.redacted(lease.opens.parts().1);
             self.audit.append(&Record::leased(lease, &what, extent))?;
@@ -172,18 +165,17 @@ impl Session {
         self.approvals.leases.begin(leases, paths, extent, digest);
         let changed = self.leases_changed();
         self.outbox.push(changed);
-        Ok(Ok(key))
+        Ok(Ok(()))
     }
 
-    /// Gives a command its leases: hosts, with `key` if they are leased to this call alone; paths, if the same objects still lie there.
+    /// Gives a command its leases: hosts, and paths if the same objects still lie there.
     pub(super) fn use_leases(
         &mut self,
         call: &mut Call,
         plan: &mut CommandPlan,
-        key: Option<Nonce>,
     ) -> Result<(), Refused> {
-        if key.is_some() || self.approvals.leases.are_for_all() {
-            (plan.cell.environment, plan.cell.unset) = self.online.variables(key);
+        if self.approvals.leases.open_host(plan.cell.call) {
+            (plan.cell.environment, plan.cell.unset) = self.online.variables();
         }
         if !plan.is_waited_for() {
             return Ok(());

@@ -3,7 +3,7 @@
 use broker_protocol::encode;
 use broker_protocol::gateway::FromGateway;
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;
@@ -50,6 +50,15 @@ impl ReportSender {
         // Every frame of ours fits: its parts have limits.
         if encode(frame, &mut waiting).is_ok() && !waits && self.0.write(&mut waiting) {
             self.0.dirty.notify_one();
+        }
+    }
+
+    /// Waits until all is heard that the broker has sent. It sends a lease before the call with it begins, but over another socket than
+    /// that by which connections come.
+    pub(crate) async fn all_heard(&self) {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        while recv(&self.0.socket, &mut [0], flags).is_ok_and(|(count, _)| count > 0) {
+            sleep(Duration::from_millis(1)).await;
         }
     }
 

@@ -58,7 +58,7 @@ fn leases() -> Vec<Lease> {
         lease: 3,
         opens: Leased::Host("a.example:443".into()),
         call: 7,
-        key: None,
+        alone: false,
     };
     let read = Lease {
         lease: 5,
@@ -74,7 +74,7 @@ fn leases() -> Vec<Lease> {
         all.clone(),
         Lease {
             lease: 4,
-            key: Some(Nonce([0x0e; 16])),
+            alone: true,
             ..all
         },
         read,

@@ -224,7 +224,7 @@ fn to_gateway() -> Vec<(&'static str, ToGateway)> {
         lease: 1,
         opens: Leased::Host("b.example:443".into()),
         call: 7,
-        key: None,
+        alone: false,
     };
     let why = "its file is gone".to_owned();
     let answered = |answer| ToGateway::Answered {

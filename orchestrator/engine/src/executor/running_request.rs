@@ -40,7 +40,7 @@ impl RunningRequest {
         let had = |(lease, over): &&(Lease, bool)| match (lease.opens.host(), paths) {
             (Some(_), _) => true,
             (None, HadPaths::All) => true,
-            (None, HadPaths::NotOver) => !over || lease.key.is_some(),
+            (None, HadPaths::NotOver) => !over || lease.alone,
             (None, HadPaths::None) => false,
         };
         let had: BTreeSet<_> = leased

@@ -1,15 +1,22 @@
 //! Connections that the cells' supervisors have announced, by their local addresses, and what each is for.
+//!
+//! A port is free again once its connection is over, and the connection may still wait to be accepted then. So an address does not say
+//! of which call a connection is while calls before and after have announced it: such a connection is refused. Otherwise a program could
+//! leave a request behind that is taken for one of the next program with its port, and be served with that call's leases.
 
 use crate::relay::place::Place;
 use broker_protocol::CallId;
 use policies::web::HOST_MAX;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::os::unix::net::UnixDatagram;
 
-/// Maximum number of announced connections that have not arrived; beyond it, all are dropped.
+/// Maximum number of addresses, each by its call, whose connections have not arrived; beyond it, all are dropped.
 const ANNOUNCED_MAX: usize = 1024;
+
+/// Length of the queue of connections to be accepted. The kernel adds one.
+pub(super) const QUEUE: i32 = 128;
 
 /// Maximum bytes of an announcement: an address with its port, a port, a call, a host's name.
 const ANNOUNCEMENT_MAX: usize = 16 + HOST_MAX;
@@ -43,7 +50,10 @@ impl Unannounced {
 #[derive(Debug)]
 pub(super) struct AnnouncedConnections {
     socket: UnixDatagram,
-    waiting: HashMap<SocketAddr, (Purpose, CallId)>,
+    /// The number of announcements of each, and the purpose in the last one.
+    waiting: BTreeMap<(SocketAddr, CallId), (u64, Purpose)>,
+    /// So many connections that come next may be of those whose announcements were dropped.
+    doubtful: i32,
     unannounced: Unannounced,
 }
 
@@ -51,30 +61,54 @@ impl AnnouncedConnections {
     pub(super) fn new(socket: UnixDatagram, unannounced: Unannounced) -> Self {
         Self {
             socket,
-            waiting: HashMap::new(),
+            waiting: BTreeMap::new(),
+            doubtful: 0,
             unannounced,
         }
     }
 
-    /// What a connection from `peer` is for, and of which call it is, if a client waits for that; `None` if it may not be served. Each announcement counts once; it always precedes its
-    /// connection.
+    /// The purpose of a connection from `peer`, and its call; `None` if it may not be served. Each announcement counts once; it
+    /// always precedes its connection.
     pub(super) fn take(&mut self, peer: SocketAddr) -> Option<(Purpose, CallId)> {
+        self.hear();
+        let mut calls = self
+            .waiting
+            .range_mut((peer, CallId::MIN)..=(peer, CallId::MAX));
+        let found = match (calls.next(), calls.next()) {
+            (Some((key, (count, purpose))), None) => {
+                *count -= 1;
+                let (key, is_last, purpose) = (*key, *count == 0, purpose.clone());
+                is_last.then(|| self.waiting.remove(&key));
+                Some((purpose, key.1))
+            }
+            // All stay: whichever counted now, another would be missed.
+            (Some(_), Some(_)) => return None,
+            (None, _) => match self.unannounced {
+                Unannounced::Served => Some((Purpose::Request, 0)),
+                Unannounced::Refused => None,
+            },
+        };
+        let is_doubtful = self.doubtful > 0;
+        self.doubtful -= i32::from(is_doubtful);
+        found.filter(|_| !is_doubtful)
+    }
+
+    /// Takes the announcements that have come.
+    fn hear(&mut self) {
         // One byte more shows that it is too long.
         let mut message = [0; ANNOUNCEMENT_MAX + 1];
         while let Ok(length @ 1..) = self.socket.recv(&mut message) {
-            let Some((from, purpose)) = read(&message[..length]) else {
+            let Some((from, (purpose, call))) = read(&message[..length]) else {
                 continue;
             };
             if self.waiting.len() >= ANNOUNCED_MAX {
                 self.waiting.clear();
+                self.doubtful = QUEUE + 1;
             }
-            self.waiting.insert(from, purpose);
+            let known = self.waiting.get(&(from, call));
+            let count = known.map_or(1, |(count, _)| count + 1);
+            self.waiting.insert((from, call), (count, purpose));
         }
-        let announced = self.waiting.remove(&peer);
-        announced.or(match self.unannounced {
-            Unannounced::Served => Some((Purpose::Request, 0)),
-            Unannounced::Refused => None,
-        })
     }
 }
 
@@ -142,11 +176,49 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_announcement_of_an_address_counts() {
+    fn the_newest_announcement_of_a_call_counts() {
         let (ours, mut announced) = pair(Unannounced::Refused);
-        ours.send(b"\x7f\x01\x02\x03\x04\x05\x15\x38\0\0\0\0\0\0\0\x09old.example")
+        ours.send(b"\x7f\x01\x02\x03\x04\x05\x15\x38\0\0\0\0\0\0\0\x03old.example")
             .unwrap();
         ours.send(&request(3)).unwrap();
+        assert_eq!(announced.take(peer()), Some((Purpose::Request, 3)));
+    }
+
+    #[test]
+    fn a_connection_left_behind_is_not_taken_for_another_calls() {
+        let (ours, mut announced) = pair(Unannounced::Refused);
+        // Two connections of one call wait to be accepted, and its program has given their port up.
+        ours.send(&request(2)).unwrap();
+        ours.send(&request(2)).unwrap();
+        assert_eq!(announced.take(peer()), Some((Purpose::Request, 2)));
+        ours.send(&request(3)).unwrap();
+        for _ in 0..3 {
+            assert_eq!(announced.take(peer()), None);
+        }
+        // A port that nobody else has had is not in doubt.
+        let mut other = request(3);
+        other[5] = 6;
+        ours.send(&other).unwrap();
+        let at = "127.1.2.3:1030".parse().unwrap();
+        assert_eq!(announced.take(at), Some((Purpose::Request, 3)));
+    }
+
+    #[test]
+    fn after_a_flood_no_connection_from_before_is_served() {
+        let (ours, mut announced) = pair(Unannounced::Refused);
+        for port in 0..=ANNOUNCED_MAX as u16 {
+            let mut flood = request(2);
+            flood[4..6].copy_from_slice(&(2000 + port).to_be_bytes());
+            ours.send(&flood).unwrap();
+            announced.hear();
+        }
+        ours.send(&request(3)).unwrap();
+        let refused = (0..1000).take_while(|_| {
+            let taken = announced.take(peer());
+            ours.send(&request(3)).unwrap();
+            taken.is_none()
+        });
+        assert_eq!(refused.count() as i32, QUEUE + 1);
         assert_eq!(announced.take(peer()), Some((Purpose::Request, 3)));
     }
 

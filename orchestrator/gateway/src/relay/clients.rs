@@ -1,5 +1,6 @@
 //! Clients of published ports: each is led into the session if its program is this user's, and bytes are passed both ways.
 
+use crate::relay::leased::NO_CALL;
 use crate::relay::place::Place;
 use crate::relay::published::{CLIENTS, PublishedSockets, Ways};
 use crate::relay::tunnel::{self, Idle, TunnelStart};
@@ -82,7 +83,7 @@ impl<R: Resolve + 'static> Relay<R> {
             let why = "a program of another user connected to a published port, or one that was gone already";
             let why = (Some(why.to_owned()), None);
             let place = Place::new("127.0.0.1", at.port()).ok();
-            self.tell(place.as_ref(), ConnectionVerdict::Stranger, why)
+            self.tell((place.as_ref(), NO_CALL), ConnectionVerdict::Stranger, why)
                 .await;
         }
     }
@@ -96,8 +97,12 @@ impl<R: Resolve + 'static> Relay<R> {
         self.clients.turn().await;
         match ways.connect(port).await {
             Ok(server) => {
-                self.tell(place.as_ref(), ConnectionVerdict::Published, (None, None))
-                    .await;
+                self.tell(
+                    (place.as_ref(), NO_CALL),
+                    ConnectionVerdict::Published,
+                    (None, None),
+                )
+                .await;
                 let _ = server.set_nodelay(true);
                 let beginning = TunnelStart {
                     first: Vec::new(),
@@ -110,7 +115,7 @@ impl<R: Resolve + 'static> Relay<R> {
                 let _ = stream.set_zero_linger();
                 let why = format!("nothing in the session listens at port {port}: {error}");
                 self.tell(
-                    place.as_ref(),
+                    (place.as_ref(), NO_CALL),
                     ConnectionVerdict::Unreachable,
                     (Some(why), None),
                 )

@@ -1,17 +1,15 @@
 //! The hosts that connections may reach at present: the session's hosts, and those leased to all of its calls or to the call whose
-//! key the connection carries.
+//! programs have connected.
 
 use crate::relay::place::Place;
-use broker_protocol::{Lease, Nonce};
+use broker_protocol::{CallId, Lease};
 use orchestrator_reach::guard;
 use policies::{WebPolicy, network};
 use std::future::pending;
-use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::timeout;
 
-/// How long to wait for an unknown key: the executor sends it before the call begins, but over another socket.
-const KNOWN: Duration = Duration::from_secs(2);
+/// The call of connections that belong to none.
+pub(super) const NO_CALL: CallId = 0;
 
 /// The hosts of a session's cells.
 pub(crate) struct CellHosts {
@@ -25,25 +23,11 @@ impl CellHosts {
         Self { policy, leases }
     }
 
-    /// The hosts that a connection with `key` may reach now.
-    pub(crate) async fn of(&self, key: Option<Nonce>) -> WebPolicy {
-        if key.is_some() {
-            let mut leases = self.leases.clone();
-            // A key that never arrives is invalid, or its call has ended: it opens nothing.
-            let _ = timeout(
-                KNOWN,
-                leases.wait_for(|all| all.iter().any(|lease| lease.key == key)),
-            )
-            .await;
-        }
-        self.now(key)
-    }
-
-    fn now(&self, key: Option<Nonce>) -> WebPolicy {
+    /// The hosts that programs of `call` may reach now.
+    pub(crate) fn now(&self, call: CallId) -> WebPolicy {
         let leases = self.leases.borrow();
-        let ours = leases
-            .iter()
-            .filter(|lease| lease.key.is_none() || lease.key == key);
+        let is_for = |lease: &&Lease| lease.is_for(call) && (call != NO_CALL || !lease.alone);
+        let ours = leases.iter().filter(is_for);
         ours.fold(self.policy.clone(), |policy, lease| {
             // The executor grants one host within the policy's bounds; anything else opens nothing.
             lease
@@ -54,13 +38,13 @@ impl CellHosts {
         })
     }
 
-    /// Returns when a connection to `place` has to end because its lease has ended.
-    pub(crate) async fn withdrawn(&self, place: &Place, key: Option<Nonce>) {
+    /// Returns when a connection of `call` to `place` has to end because its lease has ended.
+    pub(crate) async fn withdrawn(&self, place: &Place, call: CallId) {
         if guard::foresee(&self.policy, place.target()).is_ok() {
             return pending().await;
         }
         let mut leases = self.leases.clone();
-        while guard::foresee(&self.now(key), place.target()).is_ok() {
+        while guard::foresee(&self.now(call), place.target()).is_ok() {
             if leases.changed().await.is_err() {
                 return;
             }

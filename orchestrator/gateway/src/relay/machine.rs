@@ -4,7 +4,7 @@ use crate::relay::Relay;
 use crate::relay::connect;
 use crate::relay::place::Place;
 use crate::relay::tunnel::{self, TunnelStart};
-use broker_protocol::ConnectionVerdict;
+use broker_protocol::{CallId, ConnectionVerdict};
 use orchestrator_reach::guard::Resolve;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
@@ -13,7 +13,11 @@ use tokio::net::TcpStream;
 impl<R: Resolve + 'static> Relay<R> {
     /// Carries a connection to a port of this machine until it ends. A program whose connection fails sees it reset: for it the
     /// connection was made already.
-    pub(super) async fn carry_to_machine(&self, program: TcpStream, port: NonZeroU16) {
+    pub(super) async fn carry_to_machine(
+        &self,
+        (program, call): (TcpStream, CallId),
+        port: NonZeroU16,
+    ) {
         let port = port.get();
         // A failure only makes small messages slower.
         let _ = program.set_nodelay(true);
@@ -22,7 +26,7 @@ impl<R: Resolve + 'static> Relay<R> {
         if !self.ports.contains(&port) {
             let why = "the policy opens no such port of this machine".to_owned();
             self.tell(
-                place.as_ref(),
+                (place.as_ref(), call),
                 ConnectionVerdict::NotListed,
                 (Some(why), None),
             )
@@ -35,8 +39,12 @@ impl<R: Resolve + 'static> Relay<R> {
         ];
         match connect::first_of(&addresses).await {
             Ok(host) => {
-                self.tell(place.as_ref(), ConnectionVerdict::Allowed, (None, None))
-                    .await;
+                self.tell(
+                    (place.as_ref(), call),
+                    ConnectionVerdict::Allowed,
+                    (None, None),
+                )
+                .await;
                 let beginning = TunnelStart {
                     first: Vec::new(),
                     host: None,
@@ -47,7 +55,7 @@ impl<R: Resolve + 'static> Relay<R> {
             Err(error) => {
                 let _ = program.set_zero_linger();
                 let why = (Some(error.to_string()), None);
-                self.tell(place.as_ref(), ConnectionVerdict::Unreachable, why)
+                self.tell((place.as_ref(), call), ConnectionVerdict::Unreachable, why)
                     .await;
             }
         }

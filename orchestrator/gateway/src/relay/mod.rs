@@ -9,12 +9,12 @@ use crate::decrypted::{CarryError, TlsTerminator};
 use crate::reports::ReportSender;
 use crate::resolver::System;
 pub(crate) use announced::Unannounced;
-use announced::{AnnouncedConnections, Purpose};
+use announced::{AnnouncedConnections, Purpose, QUEUE};
 use answer::{ConnectionRefusal, socks_reply};
 use broker_protocol::gateway::FromGateway;
 use broker_protocol::{CallId, ConnectionReport, ConnectionVerdict, Lease};
 pub(crate) use connect::{ConnectError, first_of};
-use leased::CellHosts;
+use leased::{CellHosts, NO_CALL};
 use orchestrator_reach::guard::{self, Resolve};
 use orchestrator_ssh_agent::{AgentFilter, AgentSocket};
 use pace::Pace;
@@ -101,6 +101,7 @@ impl RelaySockets {
         let published = has_published.then(|| PublishedSockets::new(listeners, published, line));
         let listener = TcpListener::from(listener);
         listener.set_nonblocking(true)?;
+        rustix::net::listen(&listener, QUEUE)?;
         let announcements = UnixDatagram::from(announcements);
         announcements.set_nonblocking(true)?;
         Ok(Some(Self {
@@ -213,7 +214,9 @@ impl<R: Resolve + 'static> Relay<R> {
                             Purpose::Host(place) => {
                                 relay.carry_to_host((program, call), place).await
                             }
-                            Purpose::Machine(port) => relay.carry_to_machine(program, port).await,
+                            Purpose::Machine(port) => {
+                                relay.carry_to_machine((program, call), port).await
+                            }
                         }
                         drop(place);
                     });
@@ -243,25 +246,29 @@ impl<R: Resolve + 'static> Relay<R> {
             Ok(Err(RequestReadError::Gone)) => return,
             Ok(Err(RequestReadError::Http(error))) => {
                 return self
-                    .refuse_http(program, &ConnectionRefusal::Wanted(error))
+                    .refuse_http((program, call), &ConnectionRefusal::Wanted(error))
                     .await;
             }
             Ok(Err(RequestReadError::Socks(error))) => {
                 let why = "a message of SOCKS that is no CONNECT".to_owned();
-                self.tell(None, ConnectionVerdict::Malformed, (Some(why), None))
-                    .await;
+                self.tell(
+                    (None, call),
+                    ConnectionVerdict::Malformed,
+                    (Some(why), None),
+                )
+                .await;
                 return goodbye(program, &socks_reply(error as u8)).await;
             }
             Err(_) => {
                 return self
-                    .refuse_http(program, &ConnectionRefusal::Slow(HEAD_S))
+                    .refuse_http((program, call), &ConnectionRefusal::Slow(HEAD_S))
                     .await;
             }
         };
-        match self.connect(&request.wanted).await {
+        match self.connect(&request.wanted.place, call).await {
             Ok(host) => {
                 let place = Some(&request.wanted.place);
-                self.tell(place, ConnectionVerdict::Allowed, (None, None))
+                self.tell((place, call), ConnectionVerdict::Allowed, (None, None))
                     .await;
                 let greeting = request.greeting();
                 if program.write_all(&greeting).await.is_ok() {
@@ -272,8 +279,8 @@ impl<R: Resolve + 'static> Relay<R> {
             Err(error) => {
                 let refusal = ConnectionRefusal::Place(request.wanted.place, error);
                 match request.socks {
-                    true => self.refuse_socks(program, &refusal).await,
-                    false => self.refuse_http(program, &refusal).await,
+                    true => self.refuse_socks((program, call), &refusal).await,
+                    false => self.refuse_http((program, call), &refusal).await,
                 }
             }
         }
@@ -289,19 +296,18 @@ impl<R: Resolve + 'static> Relay<R> {
             place,
             first: Vec::new(),
             tunnel: true,
-            key: None,
         };
-        match self.connect(&wanted).await {
+        match self.connect(&wanted.place, call).await {
             Ok(host) => {
                 let place = Some(&wanted.place);
-                self.tell(place, ConnectionVerdict::Allowed, (None, None))
+                self.tell((place, call), ConnectionVerdict::Allowed, (None, None))
                     .await;
                 self.pass((program, call), host, wanted, Vec::new()).await;
             }
             Err(error) => {
                 let _ = program.set_zero_linger();
                 let refusal = ConnectionRefusal::Place(wanted.place, error);
-                self.tell_refused(&refusal).await;
+                self.tell_refused(&refusal, call).await;
             }
         }
     }
@@ -339,7 +345,7 @@ impl<R: Resolve + 'static> Relay<R> {
         };
         tokio::select! {
             () = passes => {}
-            () = self.hosts.withdrawn(place, wanted.key) => {}
+            () = self.hosts.withdrawn(place, call) => {}
         }
     }
 
@@ -360,7 +366,7 @@ impl<R: Resolve + 'static> Relay<R> {
         let Some(name) = tunnel::pass(program, host, beginning, self.idle()).await else {
             return;
         };
-        self.tell_name(place, &name).await;
+        self.tell_name((place, call), &name).await;
     }
 
     fn idle(&self) -> Idle<impl Fn() -> bool> {
@@ -377,7 +383,7 @@ impl<R: Resolve + 'static> Relay<R> {
     }
 
     /// Reports a connection whose TLS asks for another host than the one that it was requested for.
-    async fn tell_name(&self, place: &Place, name: &str) {
+    async fn tell_name(&self, (place, call): (&Place, CallId), name: &str) {
         let why = format!(
             "the connection was requested for {}, and its TLS asks for another host",
             place.host()
@@ -385,11 +391,11 @@ impl<R: Resolve + 'static> Relay<R> {
         let why = (Some(why), None);
         match Place::new(name, place.port()) {
             Ok(asked) => {
-                self.tell(Some(&asked), ConnectionVerdict::NotListed, why)
+                self.tell((Some(&asked), call), ConnectionVerdict::NotListed, why)
                     .await
             }
             Err(_) => {
-                self.tell(Some(place), ConnectionVerdict::Malformed, why)
+                self.tell((Some(place), call), ConnectionVerdict::Malformed, why)
                     .await
             }
         }
@@ -403,11 +409,11 @@ impl<R: Resolve + 'static> Relay<R> {
         host: TcpStream,
         (first, wanted): (Vec<u8>, &RequestedConnection),
     ) {
-        let (relay, again) = (self.clone(), wanted.clone());
+        let (relay, again) = (self.clone(), wanted.place.clone());
         let opened = Cell::new(Some(host));
         let connect = async move || match opened.take() {
             Some(host) => Ok(host),
-            None => relay.connect(&again).await,
+            None => relay.connect(&again, call).await,
         };
         let place = &wanted.place;
         let carried = terminator
@@ -421,13 +427,13 @@ impl<R: Resolve + 'static> Relay<R> {
             .await;
         match carried {
             Ok(()) | Err(CarryError::Gone | CarryError::Idle) => {}
-            Err(CarryError::Name { asked, .. }) => self.tell_name(place, &asked).await,
+            Err(CarryError::Name { asked, .. }) => self.tell_name((place, call), &asked).await,
             Err(error @ (CarryError::NotTrusted | CarryError::LeftAtCertificate)) => {
                 let why = (
                     Some(format!("{}:{}: {error}", place.host(), place.port())),
                     None,
                 );
-                self.tell(Some(place), ConnectionVerdict::NotTrusted, why)
+                self.tell((Some(place), call), ConnectionVerdict::NotTrusted, why)
                     .await;
             }
             Err(
@@ -437,17 +443,18 @@ impl<R: Resolve + 'static> Relay<R> {
                 | CarryError::Authority(_)),
             ) => {
                 let why = (Some(error.to_string()), None);
-                self.tell(Some(place), ConnectionVerdict::Unreachable, why)
+                self.tell((Some(place), call), ConnectionVerdict::Unreachable, why)
                     .await;
             }
         }
     }
 
-    /// Connects to a place if the policy allows it.
-    async fn connect(&self, wanted: &RequestedConnection) -> Result<TcpStream, ConnectError> {
+    /// Connects to a place if programs of this call may reach it.
+    async fn connect(&self, place: &Place, call: CallId) -> Result<TcpStream, ConnectError> {
         let work = async {
-            let policy = self.hosts.of(wanted.key).await;
-            let target = wanted.place.target();
+            self.reports.all_heard().await;
+            let policy = self.hosts.now(call);
+            let target = place.target();
             let Some(proxy) = &self.proxy else {
                 let addresses = guard::admit(&policy, &self.resolver, target).await?;
                 return connect::first_of(&addresses).await;
@@ -463,33 +470,37 @@ impl<R: Resolve + 'static> Relay<R> {
             .unwrap_or(Err(ConnectError::TimedOut(CONNECT_S)))
     }
 
-    async fn tell_refused(&self, refusal: &ConnectionRefusal) {
+    async fn tell_refused(&self, refusal: &ConnectionRefusal, call: CallId) {
         let place = match refusal {
             ConnectionRefusal::Place(place, _) => Some(place),
             ConnectionRefusal::Wanted(_) | ConnectionRefusal::Slow(_) => None,
         };
         self.tell(
-            place,
+            (place, call),
             refusal.verdict(),
             (Some(refusal.why()), refusal.private()),
         )
         .await;
     }
 
-    async fn refuse_http(&self, program: TcpStream, refusal: &ConnectionRefusal) {
-        self.tell_refused(refusal).await;
+    async fn refuse_http(&self, (program, call): (TcpStream, CallId), refusal: &ConnectionRefusal) {
+        self.tell_refused(refusal, call).await;
         goodbye(program, &refusal.http()).await;
     }
 
-    async fn refuse_socks(&self, program: TcpStream, refusal: &ConnectionRefusal) {
-        self.tell_refused(refusal).await;
+    async fn refuse_socks(
+        &self,
+        (program, call): (TcpStream, CallId),
+        refusal: &ConnectionRefusal,
+    ) {
+        self.tell_refused(refusal, call).await;
         goodbye(program, &refusal.socks()).await;
     }
 
     /// Reports a decision, and waits until it is sent: before the program hears of it, so that its call cannot end earlier.
     async fn tell(
         &self,
-        place: Option<&Place>,
+        (place, call): (Option<&Place>, CallId),
         verdict: ConnectionVerdict,
         (why, private): (Option<String>, Option<String>),
     ) {
@@ -499,7 +510,7 @@ impl<R: Resolve + 'static> Relay<R> {
             port,
             verdict,
             count: 1,
-            call: None,
+            call: Some(call).filter(|call| *call != NO_CALL),
             why,
             private,
         };
@@ -597,7 +608,6 @@ impl ProgramRequest {
                     place,
                     first: Vec::new(),
                     tunnel: true,
-                    key: None,
                 };
                 return Ok(Self {
                     wanted,

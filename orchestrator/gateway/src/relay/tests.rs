@@ -1,7 +1,7 @@
 //! The relay as programs use it: with real sockets, and a resolver that the test controls.
 
 use super::*;
-use broker_protocol::{Decoder, Nonce};
+use broker_protocol::{Decoder, Lease};
 use policies::web::WebTable;
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// A resolver that returns the next answer for each query, and then keeps returning the last one.
 struct Script(Vec<Vec<&'static str>>, RefCell<usize>);
@@ -57,8 +57,9 @@ struct Running {
     at: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    /// The broker's end of the control socket.
+    /// The broker's end of the control socket, and the other, from which nobody reads.
     broker: UnixStream,
+    theirs: Option<UnixStream>,
     leases: watch::Sender<Vec<Lease>>,
 }
 
@@ -79,6 +80,7 @@ impl Running {
         let (stop, stopped) = oneshot::channel();
         let (granted, leases) = watch::channel(Vec::new());
         let (ours, broker) = UnixStream::pair().unwrap();
+        let theirs = ours.try_clone().unwrap();
         let thread = thread::spawn(move || {
             let runtime = Builder::new_current_thread()
                 .enable_all()
@@ -112,6 +114,7 @@ impl Running {
         });
         Self {
             broker,
+            theirs: Some(theirs),
             at,
             stop: Some(stop),
             thread: Some(thread),
@@ -146,6 +149,7 @@ impl Running {
         let _ = self.stop.take().unwrap().send(());
         self.thread.take().unwrap().join().unwrap();
         let (mut bytes, mut decoder) = (Vec::new(), Decoder::new());
+        drop(self.theirs.take());
         self.broker.read_to_end(&mut bytes).unwrap();
         decoder.push(&bytes);
         let mut reports = Vec::new();
@@ -443,25 +447,7 @@ fn unannounced_connection_is_not_served() {
     let _ = stranger.write_all(request.as_bytes());
     let read = stranger.read(&mut [0; 16]);
     assert!(!read.as_ref().is_ok_and(|length| *length > 0), "{read:?}");
-    // Like a supervisor: first an address, then its announcement, then the connection.
-    let socket = bound_socket();
-    let SocketAddr::V4(name) = socket.1 else {
-        panic!("{:?}", socket.1)
-    };
-    ours.send(
-        &[
-            &name.ip().octets()[..],
-            &name.port().to_be_bytes(),
-            &[0; 10],
-        ]
-        .concat(),
-    )
-    .unwrap();
-    let mut program = (socket.0)(relay.at);
-    program.write_all(request.as_bytes()).unwrap();
-    program.shutdown(std::net::Shutdown::Write).unwrap();
-    let mut answer = String::new();
-    program.read_to_string(&mut answer).unwrap();
+    let answer = ask_announced(&ours, relay.at, (0, 0), &request);
     assert_eq!(answer, ESTABLISHED);
     assert_eq!(verdicts(&relay.end()), [ConnectionVerdict::Allowed]);
 }
@@ -471,21 +457,7 @@ fn a_port_of_this_machine_is_served_if_the_policy_opens_it() {
     let ((open, _one), (closed, _other)) = (echo(), echo());
     let (ours, theirs) = UnixDatagram::pair().unwrap();
     let relay = Running::with(String::new(), &[], Some(theirs), vec![open]);
-    let ask = |port: u16| {
-        let (connect, name) = bound_socket();
-        let SocketAddr::V4(name) = name else {
-            panic!("{name:?}")
-        };
-        let announcement = [name.port().to_be_bytes(), port.to_be_bytes()].concat();
-        ours.send(&[&name.ip().octets()[..], &announcement, &[0; 8]].concat())
-            .unwrap();
-        let mut program = connect(relay.at);
-        let mut answer = Vec::new();
-        let _ = program.write_all(b"hello");
-        let _ = program.shutdown(std::net::Shutdown::Write);
-        let _ = program.read_to_end(&mut answer);
-        String::from_utf8(answer).unwrap()
-    };
+    let ask = |port: u16| ask_announced(&ours, relay.at, (port, 0), "hello");
     assert_eq!(ask(open), "host:hello");
     assert_eq!(ask(closed), "");
     let decisions = relay.end();
@@ -494,6 +466,28 @@ fn a_port_of_this_machine_is_served_if_the_policy_opens_it() {
         [ConnectionVerdict::Allowed, ConnectionVerdict::NotListed]
     );
     assert_eq!(decisions[0].host, "127.0.0.1");
+}
+
+/// Asks like a program whose supervisor announces its connection: first an address, then the announcement with a port of this machine and
+/// a call, then the connection.
+fn ask_announced(
+    supervisor: &UnixDatagram,
+    at: SocketAddr,
+    (port, call): (u16, CallId),
+    request: &str,
+) -> String {
+    let (connect, name) = bound_socket();
+    let SocketAddr::V4(name) = name else {
+        panic!("{name:?}")
+    };
+    let [from, port] = [name.port(), port].map(u16::to_be_bytes);
+    let announcement = [&name.ip().octets()[..], &from, &port, &call.to_be_bytes()].concat();
+    supervisor.send(&announcement).unwrap();
+    let (mut program, mut answer) = (connect(at), Vec::new());
+    let _ = program.write_all(request.as_bytes());
+    let _ = program.shutdown(std::net::Shutdown::Write);
+    let _ = program.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 /// A socket with an address, and a function that connects it.
@@ -514,12 +508,12 @@ fn bound_socket() -> (impl FnOnce(SocketAddr) -> TcpStream, SocketAddr) {
     (connect, name)
 }
 
-fn lease(host: String, key: Option<u8>) -> Lease {
+fn lease(host: String, alone: bool) -> Lease {
     Lease {
         lease: 1,
         opens: broker_protocol::Leased::Host(host),
         call: 7,
-        key: key.map(|byte| Nonce([byte; 16])),
+        alone,
     }
 }
 
@@ -529,7 +523,7 @@ fn a_lease_opens_its_host_until_it_ends() {
     let relay = Running::start("private = ['127.0.0.0/8']".into(), &[&["127.0.0.1"]]);
     let to = format!("a.example:{port}");
     assert!(relay.tunnel(&to).starts_with("HTTP/1.1 403"), "the control");
-    relay.leases.send(vec![lease(to.clone(), None)]).unwrap();
+    relay.leases.send(vec![lease(to.clone(), false)]).unwrap();
     assert!(relay.tunnel(&to).ends_with("host:hello"));
     for other in [
         format!("b.example:{port}"),
@@ -552,47 +546,58 @@ fn a_lease_opens_its_host_until_it_ends() {
     assert!(relay.tunnel(&to).starts_with("HTTP/1.1 403"));
 }
 
-#[test]
-fn a_lease_with_a_key_opens_nothing_without_it() {
-    let (port, _host) = echo();
-    let relay = Running::start("private = ['127.0.0.0/8']".into(), &[&["127.0.0.1"]]);
-    let to = format!("a.example:{port}");
-    let ask = |user: &str, key: u8| {
-        let password = base64::Engine::encode(
-            &base64::engine::general_purpose::STANDARD,
-            format!("{user}:{}", Nonce([key; 16])),
-        );
-        let head =
-            format!("CONNECT {to} HTTP/1.1\r\nProxy-Authorization: Basic {password}\r\n\r\nhello");
-        relay.ask(head.as_bytes())
-    };
-    relay.leases.send(vec![lease(to.clone(), Some(1))]).unwrap();
-    assert!(ask("lease", 1).ends_with("host:hello"), "the control");
-    assert!(relay.tunnel(&to).starts_with("HTTP/1.1 403"));
-    assert!(
-        ask("lease", 2).starts_with("HTTP/1.1 403") && ask("root", 1).starts_with("HTTP/1.1 403")
-    );
-    relay.leases.send(vec![]).unwrap();
-    assert!(
-        ask("lease", 1).starts_with("HTTP/1.1 403"),
-        "its call is over"
-    );
+/// A relay that hears of each connection's call, and the supervisors' socket.
+fn told_of_calls() -> (Running, UnixDatagram) {
+    let (supervisor, theirs) = UnixDatagram::pair().unwrap();
+    let own = "private = ['127.0.0.0/8']".into();
+    let relay = Running::with(own, &[&["127.0.0.1"]], Some(theirs), Vec::new());
+    (relay, supervisor)
 }
 
 #[test]
-fn a_key_that_is_told_late_is_waited_for() {
+fn a_lease_of_a_call_opens_nothing_to_another() {
     let (port, _host) = echo();
-    let relay = Running::start("private = ['127.0.0.0/8']".into(), &[&["127.0.0.1"]]);
+    let (relay, supervisor) = told_of_calls();
+    let ask = |call: CallId, head: &str| ask_announced(&supervisor, relay.at, (0, call), head);
     let to = format!("a.example:{port}");
-    let leases = relay.leases.clone();
-    let late = vec![lease(to.clone(), Some(1))];
+    let head = format!("CONNECT {to} HTTP/1.1\r\n\r\nhello");
+    // What a program says of itself counts for nothing.
+    let dressed =
+        format!("CONNECT {to} HTTP/1.1\r\nProxy-Authorization: Basic bGVhc2U6Nw==\r\n\r\nhello");
+    relay.leases.send(vec![lease(to.clone(), true)]).unwrap();
+    assert!(ask(7, &head).ends_with("host:hello"), "the control");
+    for other in [6, 8, 0] {
+        for head in [&head, &dressed] {
+            assert!(ask(other, head).starts_with("HTTP/1.1 403"), "{other}");
+        }
+    }
+    // The number of a call is none that connections of no call have.
+    let of_none = Lease {
+        call: 0,
+        ..lease(to.clone(), true)
+    };
+    relay.leases.send(vec![of_none]).unwrap();
+    assert!(ask(0, &head).starts_with("HTTP/1.1 403"));
+    relay.leases.send(vec![]).unwrap();
+    assert!(ask(7, &head).starts_with("HTTP/1.1 403"), "it is over");
+}
+
+#[test]
+fn a_lease_on_its_way_is_waited_for() {
+    let (port, _host) = echo();
+    let (mut relay, supervisor) = told_of_calls();
+    let to = format!("a.example:{port}");
+    // Bytes of the broker that nobody has read yet.
+    relay.broker.write_all(b"frame").unwrap();
+    let (leases, late) = (relay.leases.clone(), vec![lease(to.clone(), true)]);
+    let mut unread = relay.theirs.take().unwrap();
     let teller = thread::spawn(move || {
         thread::sleep(Duration::from_millis(300));
         leases.send(late).unwrap();
+        unread.read_exact(&mut [0; 5]).unwrap();
     });
-    let password = "bGVhc2U6MDEwMTAxMDEwMTAxMDEwMTAxMDEwMTAxMDEwMTAxMDE=";
-    let head =
-        format!("CONNECT {to} HTTP/1.1\r\nProxy-Authorization: Basic {password}\r\n\r\nhello");
-    assert!(relay.ask(head.as_bytes()).ends_with("host:hello"));
+    let head = format!("CONNECT {to} HTTP/1.1\r\n\r\nhello");
+    let answer = ask_announced(&supervisor, relay.at, (0, 7), &head);
+    assert!(answer.ends_with("host:hello"), "{answer}");
     teller.join().unwrap();
 }
