@@ -47,11 +47,7 @@ impl NetworkRequest {
     }
 }
 
-/// Hosts that cells may reach through the client. A host must be on each of the lists; see `policies::network`.
-///
-/// The frame that contains this carries one descriptor in the namespaced tier: a TCP socket that listens on the loopback of the
-/// session's network namespace. In the flat tier it listens on the machine's, and a second descriptor is a socket that preserves
-/// message boundaries, on which the cells' supervisors announce each connection before they begin it.
+/// Hosts that cells may reach through the session's gateway. A host must be on each of the lists; see `policies::network`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     /// The profile's and the session's own first; then those that bound it.
