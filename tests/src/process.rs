@@ -317,8 +317,14 @@ impl Stat {
 }
 
 impl Process {
-    /// Whether its memory, which has its environment too, holds `text`; not where the caller may not read it.
-    pub fn memory_holds(&self, text: &str) -> bool {
+    /// Whether its memory, which has its environment too, holds these bytes; not where the caller may not read it.
+    pub fn memory_holds(&self, bytes: impl AsRef<[u8]>) -> bool {
+        let wanted = bytes.as_ref();
+        self.in_memory(|part| memmem::find(part, wanted).is_some())
+    }
+
+    /// Whether `is_found` says so of a mapping of its memory; not where the caller may not read it.
+    pub fn in_memory(&self, mut is_found: impl FnMut(&[u8]) -> bool) -> bool {
         let at = |file: &str| format!("/proc/{}/{file}", self.pid);
         let (Ok(maps), Ok(memory)) = (fs::read_to_string(at("maps")), File::open(at("mem"))) else {
             return false;
@@ -334,7 +340,7 @@ impl Process {
             let length = usize::try_from(end - start).expect("a mapping fits into memory");
             let mut bytes = vec![0; length.min(1 << 28)];
             let read = memory.read_at(&mut bytes, start).unwrap_or(0);
-            memmem::find(&bytes[..read], text.as_bytes()).is_some()
+            is_found(&bytes[..read])
         })
     }
 

@@ -195,18 +195,112 @@ place_test!(no_process_but_the_gateway_holds_the_value, root_only);
 /// As root, who may read the memory of each.
 fn no_process_but_the_gateway_holds_the_value(place: Place) {
     let host = Host::start(place);
-    host.define("{ command = ['/bin/cat', '~/token'] }");
+    for source in [
+        "{ command = ['/bin/cat', '~/token'] }",
+        "{ file = '~/token' }",
+    ] {
+        host.define(source);
+        let mut session = host.session("net");
+        let script = host.curl("/unasked/a", "");
+        session.bash(&script).success();
+        let held: Vec<_> = below(session.pid())
+            .into_iter()
+            .filter(|process| process.memory_holds(VALUE))
+            .map(|process| process.name)
+            .collect();
+        assert_eq!(held, ["lazaret-gateway"], "{source}");
+        let seen = session.bash("grep -a the-real /proc/*/environ; echo $ONE_TOKEN");
+        assert!(!seen.result.to_string().contains(VALUE), "{source}");
+    }
+}
+
+/// Private keys of P-256 in the memory of a process.
+fn private_keys(of: &Process) -> Vec<[u8; 32]> {
+    // PKCS #8 as the gateway has it: version 1 and the private key, then the public one.
+    const BEFORE: &[u8] = &[0x02, 0x01, 0x01, 0x04, 0x20];
+    const AFTER: &[u8] = &[0xa1, 0x44, 0x03, 0x42, 0x00, 0x04];
+    let mut found = Vec::new();
+    of.in_memory(|memory| {
+        for at in memchr::memmem::find_iter(memory, BEFORE) {
+            let key = &memory[at + BEFORE.len()..];
+            if key.get(32..38) == Some(AFTER) {
+                found.push(key[..32].try_into().unwrap());
+            }
+        }
+        false
+    });
+    found
+}
+
+/// Names files below these folders with the bytes of a key, as they are, in hex or in base64.
+const SEARCH: &str = r#"
+import base64, os, sys
+key = bytes.fromhex(sys.argv[1])
+wanted = [key, key.hex().encode(), base64.b64encode(key)[:40]]
+for top in sys.argv[2:]:
+    for folder, folders, names in os.walk(top):
+        folders[:] = [one for one in folders if os.path.join(folder, one) not in ('/proc', '/sys')]
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                if os.path.isfile(path) and os.path.getsize(path) < 64 << 20 and any(one in open(path, 'rb').read() for one in wanted):
+                    print('found', path)
+            except OSError: pass
+print('searched')
+"#;
+
+place_test!(the_key_of_the_sessions_authority_is_in_no_cell, root_only);
+/// As root, who may read the memory of each: only the gateway has it, and the broker for a successor.
+fn the_key_of_the_sessions_authority_is_in_no_cell(place: Place) {
+    let host = Host::start(place);
     let mut session = host.session("net");
-    let script = host.curl("/unasked/a", "");
-    session.bash(&script).success();
-    let held: Vec<_> = below(session.pid())
-        .into_iter()
-        .filter(|process| process.memory_holds(VALUE))
-        .map(|process| process.name)
+    session.bash(&host.curl("/unasked/a", "")).success();
+    let script = "echo > begun; sleep 300";
+    session.send(&json!({ "id": "cell", "tool": "bash", "input": { "command": script } }));
+    let begun = host.world.project.join("begun");
+    assert!(until(LIMIT, || begun.exists()));
+    let gateway = gateway(&session);
+    let keys = private_keys(&gateway);
+    assert!(!keys.is_empty(), "the gateway has an authority");
+    let all = below(session.pid());
+    assert!(
+        all.iter().any(|process| process.name == "sleep"),
+        "{all:#?}"
+    );
+    // The broker has the authority's key as bytes, and no other key of the gateway.
+    let is_held_by = |name: &str, key: &[u8; 32]| {
+        let mut named = all.iter().filter(|process| process.name == name);
+        named.any(|process| process.memory_holds(key))
+    };
+    let broker = "lazaret-executo";
+    let of_authority = keys.iter().find(|key| is_held_by(broker, key));
+    let key = of_authority.expect("the broker has it for a successor");
+    let holders: Vec<_> = all
+        .iter()
+        .filter(|process| process.memory_holds(key))
+        .map(|process| &*process.name)
         .collect();
-    assert_eq!(held, ["lazaret-gateway"]);
-    let seen = session.bash("grep -a the-real /proc/*/environ; echo $ONE_TOKEN");
-    assert!(!seen.result.to_string().contains(VALUE));
+    assert_eq!(holders.iter().filter(|name| **name == broker).count(), 1);
+    assert!(
+        holders
+            .iter()
+            .all(|name| [broker, "lazaret-gateway"].contains(name)),
+        "{holders:?}"
+    );
+    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    host.world.put("search.py", SEARCH);
+    // The flat tier does not list the machine's root.
+    let folders = r#"/ "$PWD" "$HOME" "${TMPDIR:-/tmp}" /etc "${CURL_CA_BUNDLE%/*}""#;
+    let search = format!("python3 search.py {hex} {folders} 2>&1");
+    let seen = session.bash(&search);
+    assert_eq!(seen.success(), "searched\n", "{:#}", seen.result);
+    host.world.put("planted", hex);
+    let seen = session.bash(&search);
+    assert!(
+        seen.success().contains("planted"),
+        "the control: {:#}",
+        seen.result
+    );
 }
 
 place_test!(a_successor_has_the_same_authority_and_asks_for_the_value_again);

@@ -15,8 +15,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs;
-use std::net::TcpListener;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// The world of a user whose cells reach hosts of this table, all of them the server at this port.
 struct Hosts {
@@ -121,6 +123,41 @@ fn programs_that_know_of_no_proxy_reach_a_host(place: Place) {
     assert_eq!(records.len(), 27, "{records:?}");
     let asked = hosts.proxy.targets();
     assert!(asked.len() == 27 && asked.iter().all(|target| target == "db.example:5432"));
+}
+
+place_test!(an_address_of_the_session_leads_nowhere_outside_it);
+/// From the machine itself, whose own way such an address goes.
+fn an_address_of_the_session_leads_nowhere_outside_it(place: Place) {
+    let server = EchoServer::start("127.0.0.1");
+    let hosts = Hosts::new(place, server.port, "allow = ['db.example:5432']");
+    let mut session = hosts.session();
+    let greets = format!(
+        "{WITHOUT_PROXY}; python3 -c \"import socket; s = socket.create_connection(('db.example', 5432), 100); \
+         print(s.getpeername()[0], s.makefile().readline())\""
+    );
+    let seen = session.bash(&greets).success().to_owned();
+    let (address, greeting) = seen.trim().split_once(' ').unwrap();
+    assert_eq!(greeting, "hello", "the control");
+    assert_eq!(hosts.proxy.targets().len(), 1);
+    for port in [5432, server.port, 443, 1080] {
+        let place = format!("{address}:{port}").parse().unwrap();
+        let Ok(mut stream) = TcpStream::connect_timeout(&place, Duration::from_secs(1)) else {
+            continue;
+        };
+        // Whoever answers on the machine's own way has nothing to do with the session.
+        stream
+            .set_read_timeout(Some(Duration::from_secs(1)))
+            .unwrap();
+        let mut got = [0; 6];
+        let _ = stream.read(&mut got);
+        assert_ne!(&got, b"hello\n", "{place}");
+    }
+    assert!(hosts.proxy.targets().is_empty());
+    assert_eq!(
+        session.bash(&greets).success(),
+        seen,
+        "it still leads there"
+    );
 }
 
 const NESTED: &str = r#"

@@ -3,7 +3,7 @@
 use super::{ApprovalEvent, Approvals, OpenQuestion, nonce};
 use broker_protocol::gateway::RequestAnswer;
 use broker_protocol::{CallId, Challenge, Decision, Digest, Request, Risk, Wants};
-use executor_peers::outgoing::{self, Answered, OutgoingRequest, ProgramQuestion};
+use executor_peers::outgoing::{self, Answered, KeptGrants, OutgoingRequest, ProgramQuestion};
 use std::time::Instant;
 
 impl Approvals {
@@ -84,8 +84,9 @@ impl Approvals {
         ended
     }
 
-    /// Ends all questions about requests: the gateway that held them is gone.
+    /// Ends all questions about requests, and grants that none has used: the gateway that held them is gone.
     pub(crate) fn forget_outgoing(&mut self) -> Vec<ApprovalEvent> {
+        self.kept_grants = KeptGrants::default();
         let open = self
             .questions
             .iter()
