@@ -386,7 +386,7 @@ pub struct CredentialReport {
     pub verdict: CredentialVerdict,
     /// How many: at least one.
     pub count: u32,
-    /// As in [`ConnectionReport`].
+    /// The call of the cell, as in [`ConnectionReport`].
     pub call: Option<CallId>,
 }
 

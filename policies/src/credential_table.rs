@@ -299,7 +299,7 @@ impl<'de> Deserialize<'de> for SourceEntry {
     }
 }
 
-/// What stands in place of a source by mistake may be the value itself, so no error repeats it.
+/// A text in place of a source may be the value itself, by mistake, so no error repeats it.
 struct SourceVisitor;
 
 impl<'de> Visitor<'de> for SourceVisitor {

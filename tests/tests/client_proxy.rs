@@ -47,7 +47,7 @@ impl Asking {
         format!("https://{}", self.place())
     }
 
-    /// How often it was asked.
+    /// The number of requests that it had.
     fn count(&self) -> usize {
         self.host.log().len()
     }
@@ -61,7 +61,7 @@ impl Asking {
         self.define_alone(&format!("{}\n{gateway}", self.authority()));
     }
 
-    /// The same without its authority.
+    /// Defines a policy that does not believe it.
     fn define_alone(&self, gateway: &str) {
         let place = self.place();
         self.world.set_policy(format!(

@@ -926,7 +926,7 @@ fn logged_in(world: &World, mode: &str, secret: &str) -> RemoteServer {
     logged_in_by(world, mode, "${LOGIN_SECRET}", secret)
 }
 
-/// The same, where the settings have `text` for the secret.
+/// Begins such a server, where the settings have `text` for the secret.
 fn logged_in_by(world: &World, mode: &str, text: &str, secret: &str) -> RemoteServer {
     let remote = RemoteServer::start(world, mode);
     let login = json!({ "clientId": "of-the-test", "clientSecret": text });

@@ -18,7 +18,7 @@ pub(crate) struct RefusedHosts {
     last: Cell<u64>,
 }
 
-/// What was refused while a command ran: whose number it is, it knows at its end.
+/// Refusals while a command ran, by the call that they are of: its own number it knows at its end.
 type DenialsByCall = HashMap<Option<CallId>, Denials>;
 
 /// A command in progress. Dropping it ends its reports.
@@ -59,7 +59,7 @@ impl RefusedHosts {
 }
 
 impl RefusalListener {
-    /// What was refused to this `call`, and to nobody by name.
+    /// Refusals to this `call`, and those to nobody by name.
     pub(crate) fn refused(&self, call: CallId) -> Denials {
         let mut commands = self.hosts.commands.borrow_mut();
         let mut denied = Denials::default();

@@ -164,7 +164,7 @@ pub struct HeldKey {
     pub used: KeyUse,
     pub origin: HostOrigin,
     pub place: KeyPlace,
-    /// What `lazaret` sends there, with [`HeldKey::text`] for the key.
+    /// The text that `lazaret` sends there, with [`HeldKey::text`] for the key.
     pub template: String,
 }
 

@@ -88,7 +88,7 @@ pub enum ChatEventBody {
         #[serde(flatten)]
         event: SecurityEvent,
     },
-    /// What became of connections of a call's command: the first of each host and verdict as it is made, the number of all others when the
+    /// Results of connections of a call's command: the first of each host and verdict as it is made, the number of all others when the
     /// call ends. Beyond 64, only their number by verdict, without a host.
     #[serde(rename = "chat:connection")]
     Connection {

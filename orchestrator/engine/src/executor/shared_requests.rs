@@ -38,7 +38,7 @@ pub enum RequestEvent {
     },
     /// Its command was stopped and can be continued.
     Suspended,
-    /// What became of connections of its command: the first of each kind at once, the number of the others at its end.
+    /// Connections of its command and their results: the first of each kind at once, the number of the others at its end.
     Connection(Box<ConnectionReport>),
     /// It waits for approval and has not started.
     Asked(Box<Challenge>),

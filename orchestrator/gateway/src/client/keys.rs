@@ -28,7 +28,7 @@ struct AttachedKey {
     value: AttachedValue,
 }
 
-/// What is sent in place of the template: with the key.
+/// The template with its key, as it is sent.
 enum AttachedValue {
     Header(HeaderName, HeaderValue),
     Path(PathAndQuery),

@@ -149,8 +149,8 @@ impl From<String> for DialFault {
 impl From<io::Error> for DialFault {
     fn from(error: io::Error) -> Self {
         match ends_handshake(&error) {
-            true => Self::Refused(said(&error)),
-            false => Self::Other(said(&error)),
+            true => Self::Refused(described(&error)),
+            false => Self::Other(described(&error)),
         }
     }
 }
@@ -527,17 +527,17 @@ async fn http2_over(
 
 /// An error with its causes.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = said(error);
+    let mut text = described(error);
     let mut cause = error.source();
     while let Some(error) = cause {
-        text += &format!(": {}", said(error));
+        text += &format!(": {}", described(error));
         cause = error.source();
     }
     text
 }
 
 /// The words of an error, and none that the host has chosen: it knows values, and these words are searched for none of them.
-fn said(error: &(dyn std::error::Error + 'static)) -> String {
+fn described(error: &(dyn std::error::Error + 'static)) -> String {
     if let Some(error) = error.downcast_ref::<h2::Error>() {
         // Its own words have the bytes that came with a GOAWAY.
         return match error.reason() {

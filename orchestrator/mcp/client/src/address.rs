@@ -117,7 +117,7 @@ pub fn name_hosts(servers: &[ServerSettings], project: &str) {
     }
 }
 
-/// What is sent as the value of the header `name`, with its key where the gateway has that. A secret that this process has is known from then on.
+/// Finds the value that is sent in the header `name`, with its key where the gateway has that. A secret that this process has is known from then on.
 fn sent(
     name: &str,
     value: &SettingsValue,

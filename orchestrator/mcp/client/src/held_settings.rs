@@ -1,8 +1,7 @@
 //! The user's settings of servers without their secrets: the process with the secrets reads the file, and its gateway gets the values.
 
-use crate::session_servers::read;
 use crate::settings::{
-    self, ServerAddress, ServerKind, ServerSettings, SettingsOwner, SettingsValue,
+    self, ServerAddress, ServerKind, ServerSettings, SettingsOwner, SettingsValue, read,
 };
 use orchestrator_confine::Files;
 use orchestrator_http::key::Key;
@@ -35,7 +34,7 @@ fn here(files: &Files, path: &Path) -> Result<Vec<ServerSettings>, String> {
     }
 }
 
-/// The same in the process with the secrets: `hold` passes each to the gateway.
+/// Reads them in the process with the secrets: `hold` passes each to the gateway.
 ///
 /// # Errors
 /// As [`of_user`].

@@ -23,4 +23,5 @@ mod available;
 
 pub use available::Available;
 pub use servers::ServerReport;
-pub use session_servers::{SessionServers, find, named, read};
+pub use session_servers::{SessionServers, find, named};
+pub use settings::read;

@@ -3,7 +3,7 @@
 use crate::address::name_hosts;
 use crate::held_settings;
 use crate::servers::{ServerReport, Servers, Watch};
-use crate::settings::{self, ServerKind, ServerSettings, SettingsOwner};
+use crate::settings::{self, ServerKind, ServerSettings, SettingsOwner, read};
 use crate::store::{self, ServerFiles};
 use crate::tool_changes::Notices;
 use broker_protocol::{Failed, Open, Permission, Scope, limit};
@@ -16,7 +16,6 @@ use orchestrator_text::variables;
 use orchestrator_tools::catalogue::BATCH;
 use orchestrator_tools::name;
 use orchestrator_tools::registry::Registry;
-use policies::source;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -118,19 +117,6 @@ pub fn named(
     name_hosts(std::slice::from_ref(&server), project);
     let place = ServerFiles::of_server(&server, project);
     Ok((server, place))
-}
-
-/// The text of a settings file, if it exists.
-///
-/// # Errors
-/// If it cannot be read, or is too long.
-pub fn read(_: &Files, path: &Path) -> Result<Option<String>, String> {
-    if !path.exists() {
-        return Ok(None);
-    }
-    source::read_named(path, settings::FILE_MAX)
-        .map(Some)
-        .map_err(|error| error.to_string())
 }
 
 /// Creates the directory of their files. Without it, no server is used.

@@ -5,13 +5,16 @@
 
 use broker_protocol::{Digest, Risk, limit};
 use orchestrator_config_edit::{Format, edit};
+use orchestrator_confine::Files;
 use orchestrator_text::known::COLLECTOR_HEADERS;
 use orchestrator_text::variables;
 use policies::secret::looks_secret;
+use policies::source;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use thiserror::Error;
 
 /// Maximum size of a settings file, in bytes.
@@ -250,6 +253,19 @@ struct Ours {
     presets: Vec<String>,
     risk: BTreeMap<String, Risk>,
     timeout_s: Option<u32>,
+}
+
+/// The text of a settings file, if it exists.
+///
+/// # Errors
+/// If it cannot be read, or is too long.
+pub fn read(_: &Files, path: &Path) -> Result<Option<String>, String> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    source::read_named(path, FILE_MAX)
+        .map(Some)
+        .map_err(|error| error.to_string())
 }
 
 /// The enabled servers of a file.
