@@ -207,9 +207,22 @@ fn wrong_hook_settings_let_no_call_through() {
     }
     for wrong in ["[[hooks]]\nname = 'guard'\n", "hooks = 1\n", "[[hooks]\n"] {
         world.write(&settings(&world).join("agent.toml"), wrong);
-        assert_ne!(call(&world, "bash", &input).code(), 0, "{wrong}");
+        let refused = call(&world, "bash", &input);
+        assert_ne!(refused.code(), 0, "{wrong}");
+        let errors = refused.errors();
+        assert!(errors.contains("line "), "{errors}");
         assert_eq!(shell(&world, "touch made").code(), 125, "{wrong}");
     }
+    // A line may have a key in it.
+    world.write(
+        &settings(&world).join("agent.toml"),
+        "[providers.a]\nkey = 'of-nobody'\n",
+    );
+    let errors = call(&world, "bash", &input).errors();
+    assert!(
+        errors.contains("line 2") && !errors.contains("of-nobody"),
+        "{errors}"
+    );
     assert!(!made(&world, "made"));
     // Without hooks the file is no matter of a shell's.
     world.write(&settings(&world).join("agent.toml"), "instructions = 'x'\n");

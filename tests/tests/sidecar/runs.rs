@@ -2,6 +2,7 @@
 
 use super::messages::{order, payloads, script};
 use crate::chat::vendors::Vendor;
+use lazaret_tests::approval::audited;
 use lazaret_tests::model_server::{ModelServer, Reply};
 use lazaret_tests::process::{self, until};
 use lazaret_tests::sidecar::{Sidecar, WebSocket};
@@ -842,4 +843,66 @@ fn hooks_of_the_user_judge_calls_and_hear_of_a_session_once() {
         "{}",
         ended.errors()
     );
+}
+
+place_test!(connections_are_shown_as_they_are_made_with_their_verdict);
+/// The first of a kind comes while the command runs, and the number of the others at its end. Another call has none of them.
+fn connections_are_shown_as_they_are_made_with_their_verdict(place: Place) {
+    let host = ModelServer::answering("127.0.0.1", |_| Reply::status(200, &json!({})));
+    let port = host.url().rsplit(':').next().unwrap().to_owned();
+    let world = World::networked(
+        place,
+        "",
+        &format!("allow = ['localhost:{port}']\nprivate = ['localhost:{port}']"),
+    );
+    let ask = "curl -s --noproxy '' -o /dev/null";
+    let many = format!(
+        "for n in 1 2 3; do {ask} http://localhost:{port}/; done; {ask} https://closed.example; until [ -e go ]; do sleep 0.05; done"
+    );
+    let turns = script(&[
+        ("", &[("bash", json!({ "command": many }))]),
+        ("", &[("bash", json!({ "command": "true" }))]),
+        ("Done", &[]),
+    ]);
+    let mut command = Sidecar::command(&world, &turns);
+    command
+        .env("XDG_CONFIG_HOME", world.home.join("settings"))
+        .args(["--profile", "net"]);
+    let sidecar = Sidecar::of(&mut command);
+    let mut client = sidecar.client();
+    let payload = json!({"content": "x", "conversationId": "c", "trust": "autonomous"});
+    client.say("chat:send", payload);
+    let call = client.next_of("chat:tool-start")["toolId"].clone();
+    let first = client.next_of("chat:connection");
+    let closed = client.next_of("chat:connection");
+    world.put("go", "");
+    let rest = client.to_end();
+    let at = |one: &Value| {
+        (
+            one["host"].clone(),
+            one["verdict"].clone(),
+            one["count"].clone(),
+        )
+    };
+    let here = |count| (json!("localhost"), json!("allowed"), json!(count));
+    assert_eq!(at(&first), here(1));
+    assert_eq!(
+        at(&closed),
+        (json!("closed.example"), json!("not_listed"), json!(1))
+    );
+    assert!(
+        closed["why"].as_str().is_some_and(|why| !why.is_empty()),
+        "{closed}"
+    );
+    let counted = payloads(&rest, "chat:connection");
+    assert_eq!(
+        counted.iter().map(|one| at(one)).collect::<Vec<_>>(),
+        [here(2)]
+    );
+    let all = [&first, &closed, counted[0]];
+    assert!(all.iter().all(|one| one["toolId"] == call), "{all:?}");
+    // Its record has the call too.
+    let audited = audited(&world, "connection");
+    let of_call = audited.iter().all(|record| record["call"].is_u64());
+    assert!(!audited.is_empty() && of_call, "{audited:?}");
 }
