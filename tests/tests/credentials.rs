@@ -335,7 +335,7 @@ fn a_credential_is_added_and_removed_in_the_users_file_alone(place: Place) {
             &["add", "own", "--file", &token, "--yes"],
             "there is no preset `own`",
         ),
-        (&["add", "npm", "--yes"], "--file or --command"),
+        (&["add", "npm", "--yes"], "--file, --command or --env"),
         (
             &["add", "npm", "--command", "no-such-program x", "--yes"],
             "no-such-program",

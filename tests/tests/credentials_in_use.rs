@@ -232,18 +232,20 @@ fn private_keys(of: &Process) -> Vec<[u8; 32]> {
     found
 }
 
-/// Names files below these folders with the bytes of a key, as they are, in hex or in base64.
+/// Names files below these folders with the bytes of a key, as they are, in hex or in base64. What is older than the session, as the
+/// machine's programs are, has no key of it.
 const SEARCH: &str = r#"
 import base64, os, sys
+begun = os.stat('begun').st_mtime - 60
 key = bytes.fromhex(sys.argv[1])
 wanted = [key, key.hex().encode(), base64.b64encode(key)[:40]]
 for top in sys.argv[2:]:
     for folder, folders, names in os.walk(top):
-        folders[:] = [one for one in folders if os.path.join(folder, one) not in ('/proc', '/sys')]
+        folders[:] = [one for one in folders if os.path.join(folder, one) not in ('/proc', '/sys', '/usr')]
         for name in names:
             path = os.path.join(folder, name)
             try:
-                if os.path.isfile(path) and os.path.getsize(path) < 64 << 20 and any(one in open(path, 'rb').read() for one in wanted):
+                if os.path.isfile(path) and os.path.getmtime(path) > begun and os.path.getsize(path) < 64 << 20 and any(one in open(path, 'rb').read() for one in wanted):
                     print('found', path)
             except OSError: pass
 print('searched')
