@@ -296,7 +296,7 @@ fn a_bundle_for_a_bug_report_has_no_contents() {
     let own: Value = serde_json::from_str(&doctor("--json")).unwrap();
     assert_eq!(own["support"], Value::Null);
     // The message about a wrong file quotes it.
-    let wrong = "version = 1\n[credential.x]\nfrom = 'a-secret-value'\npreset = 'github'\n";
+    let wrong = "version = 1\n[credential.x]\na-secret-value = 'x'\npreset = 'github'\n";
     world.write(&config.join("lazaret/policy.toml"), wrong);
     let mut command = world.program("lazaret");
     command.env("XDG_CONFIG_HOME", &config);
