@@ -202,7 +202,7 @@ fn no_leaf_is_older_than_its_authority() {
             ..Setup::default()
         })
         .await;
-        let folder = Folder::new("dates");
+        let folder = Folder::new("older");
         let begins = |text: &str| {
             let file = folder.file("one.pem", text);
             let arguments = [
