@@ -127,7 +127,7 @@ pub struct Lease {
     pub opens: Leased,
     /// The call with which it was granted; 0 if that was the opening of the session.
     pub call: CallId,
-    /// It is for that call alone. Otherwise it is for every call.
+    /// Only that call may use it; otherwise every call may.
     pub alone: bool,
 }
 

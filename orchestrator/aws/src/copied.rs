@@ -1,6 +1,6 @@
 //! The object that a request for S3 copies into its own: the service reads it by the same key, in whichever bucket it lies.
 
-use crate::operations::pairs;
+use crate::operations::{header_name, pairs};
 use hyper::header::{HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 
@@ -23,7 +23,7 @@ pub fn copy_source(place: &str, head: &Parts) -> Option<CopySource> {
     let copied: Vec<_> = values(&head.headers, SOURCE).collect();
     // In a signed address the query has what headers have; whoever signs by headers has no reason for it.
     let query = head.uri.query().unwrap_or_default().as_bytes();
-    let mut named = pairs(query).map(|(name, _)| name.to_ascii_lowercase().replace('_', "-"));
+    let mut named = pairs(query).map(|(name, _)| header_name(&name));
     if named.any(|name| [SOURCE, RENAMED].contains(&&*name)) {
         return Some(CopySource::Elsewhere);
     }
@@ -37,9 +37,9 @@ pub fn copy_source(place: &str, head: &Parts) -> Option<CopySource> {
     Some(path.map_or(CopySource::Elsewhere, CopySource::SameBucket))
 }
 
-/// The values of a header. Some servers read `_` as `-`.
+/// The values of a header, under each of its names.
 fn values<'h>(headers: &'h HeaderMap, name: &'static str) -> impl Iterator<Item = &'h str> {
-    let is_one = move |one: &HeaderName| one.as_str().replace('_', "-") == name;
+    let is_one = move |one: &HeaderName| header_name(one.as_str()) == name;
     let all = headers.iter().filter(move |(one, _)| is_one(one));
     all.map(|(_, value)| value.to_str().unwrap_or_default())
 }

@@ -1,7 +1,7 @@
 //! Which operation of a service a request is for, as far as it says so in a form that these are known by.
 
 use hyper::Method;
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
 use orchestrator_http::percent;
 
@@ -48,14 +48,12 @@ impl Operations {
         let query = head.uri.query().unwrap_or_default().as_bytes();
         let mut names: Vec<String> = pairs(query).map(|(name, _)| name).collect();
         let gives = |name: &str, value: &str| {
-            // Some servers read `_` as `-`.
-            let name = name.to_ascii_lowercase().replace('_', "-");
+            let name = header_name(name);
             name == "x-amz-acl" && !PRIVATE.contains(&value) || name.starts_with("x-amz-grant-")
         };
-        let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
         let mut headers = head.headers.iter();
         // In a signed address the query has what headers have.
-        if headers.any(|(name, value)| gives(name.as_str(), &text(value)))
+        if headers.any(|(name, value)| gives(name.as_str(), value.to_str().unwrap_or_default()))
             || pairs(query).any(|(name, value)| gives(&name, &value))
         {
             names.push("acl".into());
@@ -118,6 +116,11 @@ fn is_json(headers: &HeaderMap) -> bool {
         return false;
     };
     one.to_str().is_ok_and(|one| JSON.contains(&one.trim()))
+}
+
+/// The name of a header as all servers read it: some take `_` for `-`.
+pub(crate) fn header_name(name: &str) -> String {
+    name.to_ascii_lowercase().replace('_', "-")
 }
 
 /// The decoded parameters of a query or a form, however they are separated.

@@ -180,10 +180,10 @@ impl HeldKey {
         })
     }
 
-    /// `key` in the path and query of `url`, which has its text in them.
-    pub fn in_path(key: u32, used: KeyUse, url: &url::Url) -> Self {
+    /// The key with this number in the path and query of `url`, which has its text in them.
+    pub fn in_path(number: u32, used: KeyUse, url: &url::Url) -> Self {
         Self {
-            number: key,
+            number,
             used,
             origin: HostOrigin::of(url),
             place: KeyPlace::Path,

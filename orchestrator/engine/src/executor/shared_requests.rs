@@ -176,12 +176,14 @@ impl RequestSlot {
             one.count = one.count.saturating_add(report.count);
             return;
         }
-        let (count, shown) = match known.len() < CONNECTION_KINDS {
-            true => (0, report.clone()),
+        if known.len() >= CONNECTION_KINDS {
             // Of further ones, only how many there were.
-            false => return count_among_others(&mut known, report),
-        };
-        known.push(ConnectionReport { count, ..shown });
+            return count_among_others(&mut known, report);
+        }
+        known.push(ConnectionReport {
+            count: 0,
+            ..report.clone()
+        });
         self.push(RequestEvent::Connection(Box::new(report.clone())));
     }
 

@@ -35,7 +35,7 @@ struct HeldQuestion {
 /// A question to the broker: about a request, or to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QuestionKind {
-    /// It is for somebody who approves.
+    /// A question to somebody who approves requests.
     Approval,
     /// To use the grant that it keeps.
     Grant,

@@ -64,7 +64,7 @@ fn hide(address: &mut ServerAddress, hold: &mut HoldKey<'_>) -> Result<(), KeyEr
         let SettingsValue::Text(text) = &value else {
             continue;
         };
-        *value = match held(name, text, hold) {
+        *value = match hold_value(name, text, hold) {
             Ok(number) => SettingsValue::Held(number),
             Err(error) => SettingsValue::Unusable(error.to_string()),
         };
@@ -72,8 +72,8 @@ fn hide(address: &mut ServerAddress, hold: &mut HoldKey<'_>) -> Result<(), KeyEr
     Ok(())
 }
 
-/// The number of the value of a header.
-fn held(name: &str, text: &str, hold: &mut HoldKey<'_>) -> Result<u32, KeyError> {
+/// Returns the number by which the gateway has the value of a header.
+fn hold_value(name: &str, text: &str, hold: &mut HoldKey<'_>) -> Result<u32, KeyError> {
     let value = replaced(text).map_err(|error| KeyError::Held(error.to_string()))?;
     let unsendable = || KeyError::Held(format!("the header `{name}` cannot be sent"));
     let key = Key::of_header(&value).ok_or_else(unsendable)?;

@@ -118,7 +118,7 @@ pub enum SettingsValue {
     Text(String),
     /// The gateway alone has it, by this number.
     Held(u32),
-    /// It cannot be sent, for this reason.
+    /// No request can have it, for this reason.
     Unusable(String),
 }
 
