@@ -175,7 +175,7 @@ impl Denial {
         }
         match &mut self.lease {
             Some(Leased::Host(text) | Leased::Read(text) | Leased::Write(text)) => texts.push(text),
-            None => {}
+            Some(Leased::Port(_)) | None => {}
         }
         match &mut self.remedy {
             Remedy::Policy(text) | Remedy::Option(text) | Remedy::Advice(text) => texts.push(text),

@@ -6,9 +6,10 @@
 use crate::limit::{self, TooLarge, at_most};
 use crate::request::CallId;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
-/// The hosts and paths that a call requests beyond what its session has.
+/// The hosts, ports and paths that a call requests beyond what its session has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wants {
     /// Hosts to reach, each as `NAME:PORT`: at most [`limit::WANTS`], each of at most [`limit::HOST`] bytes.
@@ -18,17 +19,29 @@ pub struct Wants {
     pub read: Vec<String>,
     /// Directories of the machine to write in.
     pub write: Vec<String>,
+    /// Ports of this machine's loopback to connect to: at most [`limit::WANTS`], none of them 0.
+    pub connect: Vec<u16>,
 }
 
 impl Wants {
     /// Whether it wants nothing.
     pub fn is_empty(&self) -> bool {
-        self.hosts.is_empty() && !self.has_paths()
+        !self.has_places() && !self.has_paths()
     }
 
     /// Whether it requests any paths.
     pub fn has_paths(&self) -> bool {
         !self.read.is_empty() || !self.write.is_empty()
+    }
+
+    /// Whether it requests hosts or ports, to which the gateway connects.
+    pub fn has_places(&self) -> bool {
+        !self.hosts.is_empty() || !self.connect.is_empty()
+    }
+
+    /// How many hosts and ports it requests.
+    pub fn places(&self) -> usize {
+        self.hosts.len() + self.connect.len()
     }
 
     /// Everything that is requested, in the order of its numbers.
@@ -38,6 +51,7 @@ impl Wants {
         hosts
             .chain(read)
             .chain(self.write.iter().cloned().map(Leased::Write))
+            .chain(self.connect.iter().copied().map(Leased::Port))
     }
 
     /// Adds one more requested lease.
@@ -46,6 +60,7 @@ impl Wants {
             Leased::Host(host) => self.hosts.push(host),
             Leased::Read(path) => self.read.push(path),
             Leased::Write(path) => self.write.push(path),
+            Leased::Port(port) => self.connect.push(port),
         }
     }
 
@@ -58,6 +73,8 @@ impl Wants {
         self.hosts
             .iter()
             .try_for_each(|host| at_most("wants.hosts", host.len(), limit::HOST, "bytes"))?;
+        at_most("wants.connect", self.connect.len(), limit::WANTS, "ports")?;
+        limit::ports("wants.connect", &self.connect)?;
         check_paths(&self.read, &self.write)
     }
 }
@@ -87,15 +104,18 @@ pub enum Leased {
     Read(String),
     /// A directory to write in.
     Write(String),
+    /// A port of this machine's loopback to connect to.
+    Port(u16),
 }
 
 impl Leased {
-    /// The name of its kind, and the host or path.
-    pub fn parts(&self) -> (&'static str, &str) {
+    /// The name of its kind, and the host, path or port.
+    pub fn parts(&self) -> (&'static str, Cow<'_, str>) {
         match self {
-            Leased::Host(host) => ("host", host),
-            Leased::Read(path) => ("read", path),
-            Leased::Write(path) => ("write", path),
+            Leased::Host(host) => ("host", host.into()),
+            Leased::Read(path) => ("read", path.into()),
+            Leased::Write(path) => ("write", path.into()),
+            Leased::Port(port) => ("connect", port.to_string().into()),
         }
     }
 
@@ -103,8 +123,21 @@ impl Leased {
     pub fn host(&self) -> Option<&str> {
         match self {
             Leased::Host(host) => Some(host),
-            Leased::Read(_) | Leased::Write(_) => None,
+            Leased::Read(_) | Leased::Write(_) | Leased::Port(_) => None,
         }
+    }
+
+    /// The port of this machine's loopback, where it is one.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Leased::Port(port) => Some(*port),
+            Leased::Host(_) | Leased::Read(_) | Leased::Write(_) => None,
+        }
+    }
+
+    /// Whether the gateway connects to it: a host or a port.
+    pub fn is_place(&self) -> bool {
+        self.host().is_some() || self.port().is_some()
     }
 }
 
@@ -114,16 +147,17 @@ impl fmt::Display for Leased {
             Leased::Host(host) => f.write_str(host),
             Leased::Read(path) => write!(f, "read {path}"),
             Leased::Write(path) => write!(f, "write {path}"),
+            Leased::Port(port) => write!(f, "connect {port}"),
         }
     }
 }
 
-/// A host or path granted beyond those of the session. The gateway carries out a host's lease, the broker a path's.
+/// A host, port or path granted beyond those of the session. The gateway carries out a host's lease and a port's, the broker a path's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Its number, with which it is revoked. Grants for the session share the numbering.
     pub lease: u64,
-    /// The host or path, as it was requested.
+    /// The host, port or path, as it was requested.
     pub opens: Leased,
     /// The call with which it was granted; 0 if that was the opening of the session.
     pub call: CallId,
@@ -159,6 +193,14 @@ mod tests {
                 .is_ok(),
                 want
             );
+        }
+        let ports = |connect| Wants {
+            connect,
+            ..Wants::default()
+        };
+        assert!(ports(vec![5432; limit::WANTS]).check().is_ok());
+        for over in [vec![5432; limit::WANTS + 1], vec![5432, 0]] {
+            assert!(ports(over).check().is_err());
         }
         let paths = |read: usize, write: usize, bytes| Wants {
             read: vec!["/".repeat(bytes); read],

@@ -15,8 +15,8 @@ use crate::fault::failed;
 use broker_protocol::approval::{ASKED_BYTES, STANDING};
 use broker_protocol::{
     CallId, Challenge, Channel, Coverage, Decision, Digest, ErrorKind, Extent, Failed, FromBroker,
-    Grant, GrantFault, Lease, Nonce, Outcome, Request, SessionGrant, ToApprover, Ungranted, Wants,
-    ZonePath, frame, limit,
+    Grant, GrantFault, Lease, Leased, Nonce, Outcome, Request, SessionGrant, ToApprover, Ungranted,
+    Wants, ZonePath, frame, limit,
 };
 use executor_leases::{LeasedPath, Leases, Missing, RULE};
 use executor_peers::approvers::Approvers;
@@ -269,10 +269,10 @@ impl Approvals {
         ];
         let mut hash = Sha256::new();
         let ids: Vec<_> = missing.paths.iter().map(LeasedPath::id).collect();
-        let wanted = wants
+        let wanted: Vec<_> = wants.iter().map(Leased::parts).collect();
+        let wanted = wanted
             .iter()
-            .flat_map(|opens| <[&str; 2]>::from(opens.parts()))
-            .map(str::as_bytes);
+            .flat_map(|(kind, what)| [kind.as_bytes(), what.as_bytes()]);
         for part in parts
             .into_iter()
             .chain(wanted)

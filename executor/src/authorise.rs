@@ -325,6 +325,7 @@ fn also_ask(verdict: Verdict, request: &Request, missing: &Missing) -> Verdict {
     let hosts = hosts.map(|hosts| format!("reach {hosts}"));
     let all: Vec<_> = hosts
         .into_iter()
+        .chain(missing.ports())
         .chain(missing.paths.iter().map(LeasedPath::describe))
         .collect();
     let who = match changed_file(request) {

@@ -123,8 +123,7 @@ fn command(call: CallId, bash: Bash, spec: &SandboxSpec, capture: u64) -> Comman
             arguments,
             terminal,
             directory: directory.display().to_string(),
-            environment: Vec::new(),
-            unset: Vec::new(),
+            ..CellPlan::default()
         },
         live: bash.live && !bash.background,
         background: bash.background,
@@ -153,12 +152,10 @@ fn service(wanted: Service, spec: &SandboxSpec) -> CommandPlan {
     let (shell, arguments) = arguments(command);
     CommandPlan {
         cell: CellPlan {
-            call: 0,
             arguments,
-            terminal: None,
             directory,
             environment,
-            unset: Vec::new(),
+            ..CellPlan::default()
         },
         stdin: Stdin::Stream,
         live: true,

@@ -471,6 +471,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
                     hosts: vec!["a.example:443".into()],
                     read: vec!["/r".into()],
                     write: vec!["/w".into()],
+                    connect: vec![5432],
                 },
             },
         ),

@@ -8,7 +8,7 @@ use broker_protocol::{
     CallId, Challenge, Coverage, ErrorKind, Extent, FromBroker, GrantFault, Lease, Outcome,
     Request, ToBroker, Wants,
 };
-use lazaret_fakes::PongServer;
+use lazaret_fakes::{EchoServer, PongServer};
 use lazaret_tests::approval::{
     Approver, asked, audited, broker_with_leases, dressed, make_runtime, start_wanting,
     verify_audit,
@@ -26,6 +26,15 @@ use std::time::Duration;
 fn world(place: Place, lines: &str) -> World {
     let world = World::new(place);
     let text = format!("version = 1\n[profile.net.network]\nprivate = ['127.0.0.0/8']\n{lines}\n");
+    world.set_policy(text);
+    make_runtime(&world);
+    world
+}
+
+/// A world whose policy opens nothing of this machine, and has these lines.
+fn closed_world(place: Place, lines: &str) -> World {
+    let world = World::new(place);
+    let text = format!("version = 1\n[profile.net.network]\nallow = []\n{lines}\n");
     world.set_policy(text);
     make_runtime(&world);
     world
@@ -780,4 +789,268 @@ fn programs_are_offline_until_a_host_is_granted(place: Place) {
     );
     assert_eq!(session.bash(show).success().trim(), "1 http");
     assert!(session.close(LIMIT).success());
+}
+
+/// Reads the line that a server at this port of the loopback says, or why there is none.
+fn say(port: u16) -> String {
+    format!("(exec 3<>/dev/tcp/127.0.0.1/{port} && timeout 60 head -1 <&3) 2>&1")
+}
+
+/// The routes of a call to a server at `port`: its own address, its other names, and the relay.
+fn routes(port: u16) -> String {
+    let relay = raw_request(&format!("127.0.0.1:{port}"));
+    let six = "import socket,sys; s = socket.create_connection(('::1', int(sys.argv[1])), 60); print(s.recv(6))";
+    format!(
+        "{}; (exec 3<>/dev/tcp/0.0.0.0/{port} && timeout 60 head -1 <&3) 2>&1; python3 -c \"{six}\" {port} 2>&1; \
+         curl -sS -m 60 --noproxy '' -x socks5h://127.0.0.1:61080 http://127.0.0.1:{port}/ 2>&1; ({relay}) 2>&1; echo",
+        say(port)
+    )
+}
+
+place_test!(a_port_of_this_machine_is_granted_to_one_call_and_no_other);
+fn a_port_of_this_machine_is_granted_to_one_call_and_no_other(place: Place) {
+    let (server, other) = (EchoServer::start("127.0.0.1"), EchoServer::start("::"));
+    let offline = "[profile.net.environment.offline]\nPIP_NO_INDEX = '1'";
+    let (world, port) = (closed_world(place, offline), server.port);
+    let outside = world.on_host(&format!("{}; {}", say(port), say(other.port)));
+    assert_eq!(outside.success(), "hello\nhello\n", "the control");
+    let mut session = session(&world, &["--leases"]);
+    world.put("ways", routes(port));
+    world.put("others", routes(other.port));
+    let refused = session.bash("bash ways; false");
+    assert!(!refused.text().contains("hello"), "{}", refused.text());
+    // What was refused is named with what would open it.
+    let address = json!(format!("127.0.0.1:{port}"));
+    let denied = refused.result["metadata"]["denied"].clone();
+    let denied = denied.as_array().unwrap().iter();
+    let mut remedies = denied.filter(|denial| denial["what"]["target"] == address);
+    let remedy = remedies.next().expect("a denial")["remedy"].to_string();
+    assert!(
+        remedy.contains(&format!("--connect {port}")) && remedy.contains("`wants`"),
+        "{remedy}"
+    );
+    let background = "until [ -e here ]; do sleep 0.05; done; bash ways > background; touch done";
+    let input = json!({ "command": background, "background": true });
+    let id = session.start_call("bash", input);
+    session.answer_within(&id, LIMIT).success();
+    let wait = format!(
+        "{}; touch asked; bash others > others.got; env > env; touch here; while [ -e here ]; do sleep 0.05; done",
+        say(port)
+    );
+    start_wanting(&mut session, "a", &wait, &json!({ "connect": [port] }));
+    let question = asked(&mut session, "a");
+    let shown = format!("connect to port {port} of this machine's loopback");
+    assert!(
+        question["why"].as_str().unwrap().contains(&shown),
+        "{question}"
+    );
+    assert_eq!(
+        [&question["rule"], &question["session"], &question["wants"]],
+        [
+            &json!("lease"),
+            &json!("wants"),
+            &json!({ "connect": [port] })
+        ]
+    );
+    session.send(&json!({"id": "a", "approve": "once"}));
+    let [here, done] = ["here", "done"].map(|name| world.project.join(name));
+    assert!(until(LIMIT, || here.exists()), "the command was not run");
+    // While it runs: another call, a process in the background, and the call itself at another port.
+    let another = session.bash("bash ways");
+    assert!(!another.text().contains("hello"), "{}", another.text());
+    assert!(another.result["metadata"].get("leases").is_none());
+    assert!(until(LIMIT, || done.exists()), "nothing ran there");
+    let read = |name: &str| fs::read_to_string(world.project.join(name)).unwrap();
+    for got in ["background", "others.got"].map(read) {
+        assert!(!got.contains("hello") && got.contains("refused"), "{got}");
+    }
+    assert!(read("env").contains("PIP_NO_INDEX=1"), "a port is no host");
+    session.send(&json!({"id": "g", "grants": true}));
+    let listed = session.event("g", LIMIT).unwrap()["grants"].clone();
+    assert_eq!(
+        (listed.as_array().unwrap().len(), &listed[0]["connect"]),
+        (1, &json!(port))
+    );
+    fs::remove_file(here).unwrap();
+    let answer = session.answer_within("a", LIMIT);
+    assert!(answer.success().contains("hello"), "{}", answer.text());
+    let leased = json!([format!("connect {port}")]);
+    assert_eq!(answer.result["metadata"]["leases"], leased);
+    // And after it.
+    let after = session.bash("bash ways");
+    assert!(!after.text().contains("hello"), "{}", after.text());
+    assert!(session.close(LIMIT).success());
+    let (begun, ended) = (audited(&world, "lease"), audited(&world, "lease_ended"));
+    assert_eq!(
+        (begun.len(), &begun[0]["connect"], &begun[0]["grant"]),
+        (1, &json!(port.to_string()), &json!("once"))
+    );
+    assert_eq!((ended.len(), &ended[0]["end"]), (1, &json!("call")));
+    verify_audit(&world);
+}
+
+place_test!(a_port_granted_for_minutes_ends_with_its_connections);
+fn a_port_granted_for_minutes_ends_with_its_connections(place: Place) {
+    let server = EchoServer::start("127.0.0.1");
+    let (world, port) = (closed_world(place, ""), server.port);
+    let mut first = session(&world, &["--leases"]);
+    let wants = json!({ "connect": [port] });
+    start_wanting(&mut first, "a", &say(port), &wants);
+    asked(&mut first, "a");
+    first.send(&json!({"id": "a", "approve": {"minutes": 30}}));
+    assert!(first.answer_within("a", LIMIT).success().contains("hello"));
+    // For every call, without another question; for processes in the background; and in no other session.
+    assert!(first.bash(&say(port)).success().contains("hello"));
+    start_wanting(&mut first, "b", &say(port), &wants);
+    assert!(first.answer_within("b", LIMIT).success().contains("hello"));
+    let input =
+        json!({ "command": format!("{} > got; touch done", say(port)), "background": true });
+    let id = first.start_call("bash", input);
+    first.answer_within(&id, LIMIT).success();
+    let done = world.project.join("done");
+    assert!(until(LIMIT, || done.exists()));
+    assert_eq!(
+        fs::read_to_string(world.project.join("got")).unwrap(),
+        "hello\n"
+    );
+    let mut second = session(&world, &["--leases"]);
+    assert!(!second.bash(&say(port)).text().contains("hello"));
+    assert!(second.close(LIMIT).success());
+    // A connection that is open ends with it, and no other begins: not by the call that had it when it began, either.
+    let hold = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{port}; head -1 <&3 > held; cat <&3; {}; echo ended",
+        say(port)
+    );
+    let id = first.start_call("bash", json!({ "command": hold, "timeout": 600 }));
+    let held = world.project.join("held");
+    assert!(until(LIMIT, || fs::read(&held).is_ok_and(|got| got == b"hello\n")));
+    first.send(&json!({"id": "g", "grants": true}));
+    let listed = first.event("g", LIMIT).unwrap()["grants"].clone();
+    assert!(listed[0]["endsS"].as_u64().unwrap() <= 1800, "{listed}");
+    first.send(&json!({"id": "r", "revoke": listed[0]["grant"]}));
+    assert_eq!(first.event("r", LIMIT).unwrap()["grants"], json!([]));
+    let answer = first.answer_within(&id, LIMIT);
+    let text = answer.success();
+    assert!(
+        text.contains("ended") && !text.contains("hello"),
+        "the control is `held`: {text}"
+    );
+    assert!(!first.bash(&say(port)).text().contains("hello"));
+    assert!(first.close(LIMIT).success());
+    assert_eq!(audited(&world, "lease")[0]["minutes"], 30);
+    assert_eq!(audited(&world, "lease_ended")[0]["end"], "revoked");
+}
+
+place_test!(a_port_that_cannot_be_granted_is_refused);
+fn a_port_that_cannot_be_granted_is_refused(place: Place) {
+    let server = EchoServer::start("127.0.0.1");
+    let port = server.port;
+    let world = World::new(place);
+    make_runtime(&world);
+    // What the profile has is not asked about, and a file that bounds the network bounds leases, also where it names hosts alone.
+    for (bound, grants) in [
+        (String::new(), true),
+        (format!("[network]\nconnect = [{port}]"), true),
+        ("[network]\nconnect = [1]".to_owned(), false),
+        ("[network]\nallow = ['*']".to_owned(), false),
+    ] {
+        let text = format!("version = 1\n{bound}\n[profile.net.network]\nconnect = [1]\n");
+        world.set_policy(text);
+        let mut session = session(&world, &["--leases"]);
+        start_wanting(&mut session, "a", &say(port), &json!({ "connect": [port] }));
+        if grants {
+            asked(&mut session, "a");
+            session.send(&json!({"id": "a", "approve": "once"}));
+        }
+        let answer = session.answer_within("a", LIMIT);
+        assert_eq!(answer.text().contains("hello"), grants, "{bound}");
+        let refused = session.bash(&format!("{}; false", say(port)));
+        let remedy = refused.result["metadata"]["denied"][0]["remedy"].to_string();
+        assert_eq!(
+            remedy.contains("--connect") && remedy.contains("`wants`"),
+            grants,
+            "{remedy}"
+        );
+        if !grants {
+            assert_eq!(answer.kind(), "denied_policy", "{}", answer.result);
+            assert!(answer.text().contains("does not name it"), "{bound}");
+            assert!(
+                answer.events.is_empty(),
+                "nobody is asked what nobody may grant"
+            );
+        }
+        assert!(session.close(LIMIT).success());
+    }
+    world.set_policy("version = 1\n[profile.net.network]\nconnect = [1]\n");
+    let mut session = session(&world, &["--leases"]);
+    start_wanting(&mut session, "a", "true", &json!({ "connect": [1] }));
+    session.answer_within("a", LIMIT).success();
+    let wants = json!({ "connect": [port] });
+    for line in [
+        json!({"id": "a", "tool": "file_list", "input": {}, "wants": wants}),
+        json!({"id": "a", "tool": "bash", "input": {"command": "true", "background": true}, "wants": wants}),
+        json!({"id": "a", "tool": "bash", "input": {"command": "true"}, "wants": {"connect": [61080]}}),
+    ] {
+        session.send(&line);
+        let answer = session.answer_within("a", LIMIT);
+        assert_eq!(answer.kind(), "denied_policy", "{}", answer.result);
+        assert!(answer.events.is_empty());
+    }
+    for wrong in [
+        json!([0]),
+        json!([65536]),
+        json!(["5432"]),
+        json!(vec![5432; 17]),
+    ] {
+        start_wanting(&mut session, "a", "true", &json!({ "connect": wrong }));
+        let answer = session.answer_within("a", LIMIT);
+        assert_eq!(answer.kind(), "invalid_input", "{wrong}: {}", answer.result);
+    }
+    assert!(session.close(LIMIT).success());
+    let mut without = self::session(&world, &[]);
+    start_wanting(&mut without, "a", &say(port), &wants);
+    let answer = without.answer_within("a", LIMIT);
+    assert_eq!(answer.kind(), "denied_policy", "{}", answer.result);
+    assert!(without.close(LIMIT).success());
+}
+
+place_test!(a_person_is_asked_about_a_port_and_may_open_it_for_good);
+fn a_person_is_asked_about_a_port_and_may_open_it_for_good(place: Place) {
+    let server = EchoServer::start("127.0.0.1");
+    let (world, port) = (closed_world(place, "# Mine"), server.port);
+    let script = format!("{} | grep hello", say(port));
+    let command = |world: &World| {
+        let mut command = dressed(world, world.lazaret("run"));
+        command.args(["--profile", "net", "--", "bash", "-c", &script]);
+        command
+    };
+    let question = format!("tried to connect to port {port} of this machine");
+    for (answer, code) in [("no\n", 1), ("o\n", 0)] {
+        let mut terminal = Terminal::start(&mut command(&world), 24, 300);
+        terminal.expect(&question, LIMIT);
+        terminal.insist(answer, Terminal::has_ended);
+        let ended = terminal.finish(LIMIT).code();
+        assert_eq!(ended, Some(code), "{}", terminal.screen());
+    }
+    let mut terminal = Terminal::start(&mut command(&world), 24, 300);
+    terminal.expect("/ always / no", LIMIT);
+    terminal.answer(&format!("always {port}\n"), "is open to the profile net");
+    terminal.expect("hello", LIMIT);
+    assert!(terminal.finish(LIMIT).success(), "{}", terminal.screen());
+    let after = fs::read_to_string(world.policy()).unwrap();
+    assert!(
+        after.contains("# Mine") && after.contains("connect = ["),
+        "{after}"
+    );
+    // From now on without a question, and no other port.
+    assert_eq!(run(&mut command(&world), LIMIT).success(), "hello\n");
+    let other = EchoServer::start("127.0.0.1");
+    let mut allow = dressed(&world, world.lazaret("policy"));
+    allow.args(["allow", "--profile", "net", &other.port.to_string()]);
+    run(&mut allow, LIMIT).success();
+    let after = fs::read_to_string(world.policy()).unwrap();
+    assert!(after.contains(&other.port.to_string()), "{after}");
+    let mut again = dressed(&world, world.lazaret("policy"));
+    again.args(["allow", "--profile", "net", &other.port.to_string()]);
+    assert!(run(&mut again, LIMIT).text().contains("already"));
 }

@@ -88,6 +88,7 @@ fn a_port_that_was_given_is_not_advised(place: Place) {
         code == 0 && advice.contains(&port),
         "the control: {value:#}"
     );
+    assert!(value["options"] == json!(["--connect", port]), "{value:#}");
     let (code, value) = explain(&["--connect", &port]);
     assert_eq!((code, &value["denied"]), (3, &json!([])), "{value:#}");
     assert_eq!(value["hostsOfRun"], json!([address]), "{value:#}");

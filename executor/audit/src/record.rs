@@ -230,7 +230,7 @@ impl Record {
             .value("by_question", by.1)
     }
 
-    /// A lease begins; `what` is its host or path without secrets.
+    /// A lease begins; `what` is its host, port or path without secrets.
     pub fn leased(lease: &Lease, what: &str, extent: Extent) -> Self {
         let record = Self::new("lease")
             .value("lease", lease.lease)

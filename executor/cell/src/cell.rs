@@ -237,6 +237,7 @@ impl<'a> FirstProcess<'a> {
             directory,
             environment,
             unset,
+            connect: Vec::new(),
         };
         let mut order = Vec::new();
         frame::encode(&plan, &mut order).map_err(io::Error::other)?;
@@ -355,7 +356,7 @@ impl Cell<'_> {
         self.first
             .access
             .iter()
-            .for_each(|access| access.begin_call(plan.call));
+            .for_each(|access| access.begin_call(plan.call, &plan.connect));
         let started = self
             .first
             .own_devices(stdio)

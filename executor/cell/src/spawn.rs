@@ -95,6 +95,7 @@ impl<'s> ProgramSpawner<'s> {
             directory,
             environment: own,
             unset,
+            connect: _,
         } = plan;
         let entries = self.spec.environment.iter().map(CString::as_c_str);
         let named = |entry: &CStr, name: &str| {

@@ -4,8 +4,8 @@
 use crate::host_modes::is_closed_outside_too;
 use broker_protocol::paste::{shell_word, toml_string};
 use broker_protocol::{
-    AttemptKind, Barrier, Denial, Finding, FindingKind, Layer, PolicyRule, Remedy, Tier, Zone,
-    ZonePath,
+    AttemptKind, Barrier, Denial, Finding, FindingKind, Layer, Leased, PolicyRule, Remedy, Tier,
+    Zone, ZonePath,
 };
 use executor_layers::zone_leases;
 use executor_spec::also_closed::{AlsoClosed, WhyClosed};
@@ -549,8 +549,12 @@ fn unreached(refusal: &Refusal, spec: &SandboxSpec) -> Denial {
     if let Some(port) = own_port(refusal) {
         let why = "Nothing in this session listens there: 127.0.0.1 is the cell's own loopback, not this machine's.";
         let by = Barrier::Layer(layer, None);
-        let remedy = network::to_connect(port);
-        return Denial::new(refusal.kind, text(refusal), by, why, remedy);
+        let policy = &spec.policy;
+        let leases = network::Leasing::offered_if(policy.leases);
+        let remedy = network::remedy_of_port(&policy.ports, leases, port);
+        let may = policy.leases && policy.ports.may_lease(port).is_ok();
+        return Denial::new(refusal.kind, text(refusal), by, why, remedy)
+            .with_lease(may.then_some(Leased::Port(port)));
     }
     let why = match refusal.kind {
         AttemptKind::Resolve => NO_DNS,

@@ -42,10 +42,18 @@ struct HeldLease {
 /// What a call requests and does not have, with the objects at its paths, in order.
 #[derive(Debug, Default)]
 pub struct Missing {
-    /// The hosts and paths that need an approval.
+    /// The hosts, ports and paths that need an approval.
     pub wants: Wants,
     /// The objects at those paths.
     pub paths: Vec<LeasedPath>,
+}
+
+impl Missing {
+    /// The ports that need an approval, described for a question.
+    pub fn ports(&self) -> impl Iterator<Item = String> {
+        let ports = self.wants.connect.iter();
+        ports.map(|port| format!("connect to port {port} of this machine's loopback"))
+    }
 }
 
 impl Leases {
@@ -71,18 +79,39 @@ impl Leases {
         for host in &wants.hosts {
             network::leased(policy.network.clone(), host)
                 .map_err(|error| refused(error.to_string()))?;
-            if !self.covers(host)
+            if !self.covers(&Leased::Host(host.clone()))
                 && !is_allowed(policy, host)
                 && !missing.wants.hosts.contains(host)
             {
                 missing.wants.hosts.push(host.clone());
             }
         }
+        self.missing_ports(wants, policy, &mut missing)?;
         if wants.has_paths() {
             self.missing_paths(wants, places, &mut missing)?;
         }
         self.check(call, &missing)?;
         Ok(missing)
+    }
+
+    /// The ports of this machine that need an approval.
+    fn missing_ports(
+        &mut self,
+        wants: &Wants,
+        policy: &EffectivePolicy,
+        missing: &mut Missing,
+    ) -> Result<(), Refused> {
+        for port in wants.connect.iter().copied() {
+            let may = policy.ports.may_lease(port);
+            may.map_err(|error| refused(error.to_string()))?;
+            if !self.covers(&Leased::Port(port))
+                && !policy.ports.connect.contains(&port)
+                && !missing.wants.connect.contains(&port)
+            {
+                missing.wants.connect.push(port);
+            }
+        }
+        Ok(())
     }
 
     /// Which of `opens`, the file of a zone that `call` changes by a file tool, must be granted before that.
@@ -120,15 +149,20 @@ impl Leases {
     /// requested and again when it is granted, as others may have begun meanwhile.
     fn check(&self, call: CallId, missing: &Missing) -> Result<(), Refused> {
         let paths: Vec<_> = missing.paths.iter().collect();
-        self.check_beside(call, missing.wants.hosts.len(), &paths)
+        self.check_beside(call, missing.wants.places(), &paths)
     }
 
-    fn check_beside(&self, call: CallId, hosts: usize, new: &[&LeasedPath]) -> Result<(), Refused> {
+    fn check_beside(
+        &self,
+        call: CallId,
+        places: usize,
+        new: &[&LeasedPath],
+    ) -> Result<(), Refused> {
         let held = self.held.iter().filter(|held| held.path.is_some()).count();
-        let all = self.held.len() + hosts + new.len();
+        let all = self.held.len() + places + new.len();
         for (count, max, what) in [
             (held + new.len(), limit::WANTED_PATHS, "paths"),
-            (all, limit::LEASES, "hosts and paths"),
+            (all, limit::LEASES, "hosts, ports and paths"),
         ] {
             if count > max {
                 return Err(refused(format!(
@@ -167,14 +201,14 @@ impl Leases {
         PendingPaths::new(missing.paths, policy)
     }
 
-    /// Checks again that `paths` and `hosts` of `call` may be in force: others may have begun while their paths were searched.
+    /// Checks again that `paths` and so many hosts and ports of `call` may be in force: others may have begun while their paths were searched.
     ///
     /// # Errors
     /// They may not: too many are in force, or one overlaps another.
     pub fn check_held(
         &mut self,
         call: CallId,
-        hosts: usize,
+        places: usize,
         paths: &[Rc<HeldPath>],
     ) -> Result<(), Refused> {
         if paths.is_empty() {
@@ -182,7 +216,7 @@ impl Leases {
         }
         self.end_changed();
         let paths: Vec<_> = paths.iter().map(|held| held.leased()).collect();
-        self.check_beside(call, hosts, &paths)
+        self.check_beside(call, places, &paths)
     }
 
     /// Opens each path that needs an approval.
@@ -283,12 +317,12 @@ impl Leases {
         self.end(LeaseEnd::Changed, changed);
     }
 
-    /// Whether every call has `host` already. Counts this use of the lease.
-    fn covers(&mut self, host: &str) -> bool {
+    /// Whether every call has this host or port already. Counts this use of the lease.
+    fn covers(&mut self, place: &Leased) -> bool {
         let found = self
             .held
             .iter_mut()
-            .find(|held| !held.lease.alone && held.lease.opens.host() == Some(host));
+            .find(|held| !held.lease.alone && held.lease.opens == *place);
         found.map(|held| held.calls += 1).is_some()
     }
 
@@ -327,7 +361,7 @@ impl Leases {
             Extent::Once | Extent::Session => None,
         };
         for lease in leases {
-            let path = if lease.opens.host().is_some() {
+            let path = if lease.opens.is_place() {
                 None
             } else {
                 paths.next()
@@ -365,7 +399,13 @@ impl Leases {
     pub fn open_host(&self, call: CallId) -> bool {
         self.held
             .iter()
-            .any(|held| held.lease.is_for(call) && held.path.is_none())
+            .any(|held| held.lease.is_for(call) && held.lease.opens.host().is_some())
+    }
+
+    /// The ports of this machine that are leased to the programs of `call`.
+    pub fn ports_for(&self, call: CallId) -> Vec<u16> {
+        let ours = self.held.iter().filter(|held| held.lease.is_for(call));
+        ours.filter_map(|held| held.lease.opens.port()).collect()
     }
 
     /// When the next lease expires.
@@ -393,7 +433,7 @@ impl Leases {
         FromBroker::Leases(self.in_force().collect())
     }
 
-    /// Every lease in force now, of hosts and of paths.
+    /// Every lease in force now, of hosts, of ports and of paths.
     pub fn in_force(&self) -> impl Iterator<Item = Lease> {
         self.held.iter().map(|held| held.lease.clone())
     }
@@ -422,14 +462,14 @@ impl Leases {
 /// Why a request may not ask for leases.
 fn unleasable(request: &Request, wants: &Wants, policy: &EffectivePolicy) -> Option<&'static str> {
     let Request::Bash(bash) = request else {
-        return Some("only commands can use leased hosts and paths");
+        return Some("only commands can use leased hosts, ports and paths");
     };
     if bash.background {
         return Some("a background command cannot have a lease, which ends with its call");
     }
-    if !wants.hosts.is_empty() && !policy.leases {
+    if wants.has_places() && !policy.leases {
         return Some(
-            "this session grants no more hosts: it was opened without leases, or its scope closes the network",
+            "this session grants no more hosts and ports: it was opened without leases, or its scope closes the network",
         );
     }
     (wants.has_paths() && !policy.path_leases.asked)
@@ -494,8 +534,16 @@ mod tests {
             hosts: vec![host.to_owned()],
             ..Wants::default()
         };
+        begin(leases, call, extent, wants);
+    }
+
+    fn begin(leases: &mut Leases, call: CallId, extent: Extent, wants: Wants) {
         let new = Leases::of(&wants, extent, call, call);
         leases.begin(new, Vec::new(), extent, Digest([call as u8; 32]));
+    }
+
+    fn covers(leases: &mut Leases, host: &str) -> bool {
+        leases.covers(&Leased::Host(host.to_owned()))
     }
 
     fn ended(leases: &mut Leases) -> Vec<(u64, LeaseEnd)> {
@@ -507,17 +555,35 @@ mod tests {
     }
 
     #[test]
+    fn a_port_is_leased_to_its_call_and_is_no_host() {
+        let mut leases = Leases::default();
+        let port = |port| Wants {
+            connect: vec![port],
+            ..Wants::default()
+        };
+        begin(&mut leases, 1, Extent::Once, port(5432));
+        begin(&mut leases, 2, Extent::Session, port(6379));
+        let ports = |call| leases.ports_for(call);
+        assert_eq!([ports(1), ports(2)], [vec![5432, 6379], vec![6379]]);
+        assert_eq!(ports(0), [6379], "a background process has no call");
+        assert!(!leases.open_host(1) && !leases.open_host(2));
+        assert!(!leases.covers(&Leased::Port(5432)) && leases.covers(&Leased::Port(6379)));
+        leases.end_call(1);
+        assert_eq!(leases.ports_for(1), [6379]);
+    }
+
+    #[test]
     fn each_lease_ends_in_its_own_way_and_once() {
         let (mut leases, now) = (Leases::default(), Instant::now());
         begun(&mut leases, 1, Extent::Once, "a.example:443");
         assert!(
-            leases.open_host(1) && !leases.open_host(2) && !leases.covers("a.example:443"),
+            leases.open_host(1) && !leases.open_host(2) && !covers(&mut leases, "a.example:443"),
             "it is its call's alone"
         );
         begun(&mut leases, 2, Extent::Minutes(10), "b.example:443");
         begun(&mut leases, 3, Extent::Session, "c.example:443");
         begun(&mut leases, 4, Extent::Minutes(u16::MAX), "d.example:443");
-        assert!(leases.covers("b.example:443") && !leases.covers("b.example:80"));
+        assert!(covers(&mut leases, "b.example:443") && !covers(&mut leases, "b.example:80"));
         leases.end_call(3);
         assert_eq!(
             ended(&mut leases),
@@ -535,7 +601,7 @@ mod tests {
         assert_eq!(ended(&mut leases), []);
         leases.expire(now + Duration::from_secs(601));
         assert_eq!(ended(&mut leases), [(2, LeaseEnd::Time)]);
-        assert!(!leases.covers("b.example:443"));
+        assert!(!covers(&mut leases, "b.example:443"));
         leases.expire(now + Duration::from_secs(60 * u64::from(limit::LEASE_MINUTES) + 1));
         assert_eq!(
             ended(&mut leases),

@@ -130,11 +130,9 @@ impl Gateway {
         })
     }
 
-    /// All leases in force from now on. It hears of hosts alone.
+    /// All leases in force from now on. It hears of hosts and ports alone.
     pub fn set_leases(&mut self, leases: impl Iterator<Item = Lease>) {
-        self.leases = leases
-            .filter(|lease| lease.opens.host().is_some())
-            .collect();
+        self.leases = leases.filter(|lease| lease.opens.is_place()).collect();
         if let Some(process) = &mut self.process {
             let sent = process.send(&ToGateway::Leases(self.leases.clone()));
             self.or_replace(sent);

@@ -34,7 +34,7 @@ pub enum Steering {
 }
 
 /// One call's work: everything that the session's spec leaves open.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellPlan {
     /// The call whose end a client waits for; 0 if none does.
     pub call: CallId,
@@ -48,6 +48,8 @@ pub struct CellPlan {
     pub environment: Vec<Variable>,
     /// Variables of the session's that it does not have.
     pub unset: Vec<String>,
+    /// Ports of this machine that are leased to it.
+    pub connect: Vec<u16>,
 }
 
 /// Sends a cell its order.

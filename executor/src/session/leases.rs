@@ -138,8 +138,8 @@ impl Session {
         if approval.missing.wants.is_empty() {
             return Ok(Ok(()));
         }
-        let hosts = approval.missing.wants.hosts.len();
-        if let Err(refused) = self.approvals.leases.check_held(call, hosts, paths) {
+        let places = approval.missing.wants.places();
+        if let Err(refused) = self.approvals.leases.check_held(call, places, paths) {
             return Ok(Err(refused));
         }
         let leases = self.approvals.new_leases(call, &approval);
@@ -158,7 +158,7 @@ impl Session {
             }
         }
         for lease in &leases {
-            let what = self.audit.redacted(lease.opens.parts().1);
+            let what = self.audit.redacted(&lease.opens.parts().1);
             self.audit.append(&Record::leased(lease, &what, extent))?;
         }
         let paths = paths.to_vec();
@@ -168,7 +168,7 @@ impl Session {
         Ok(Ok(()))
     }
 
-    /// Gives a command its leases: hosts, and paths if the same objects still lie there.
+    /// Gives a command its leases: hosts, ports, and paths if the same objects still lie there.
     pub(super) fn use_leases(
         &mut self,
         call: &mut Call,
@@ -177,6 +177,7 @@ impl Session {
         if self.approvals.leases.open_host(plan.cell.call) {
             (plan.cell.environment, plan.cell.unset) = self.online.variables();
         }
+        plan.cell.connect = self.approvals.leases.ports_for(plan.cell.call);
         if !plan.is_waited_for() {
             return Ok(());
         }
@@ -210,8 +211,8 @@ impl Session {
         let Some((opens, path)) = opens else {
             return Ok(());
         };
-        let real = Path::new(opens.parts().1);
-        let (lease, file) = self.approvals.leases.open_file(call.id, real)?;
+        let leases = &mut self.approvals.leases;
+        let (lease, file) = leases.open_file(call.id, Path::new(&*opens.parts().1))?;
         let path = path.clone();
         (call.leases, call.leased_file) = (vec![lease], Some(LeasedTarget { path, file }));
         Ok(())

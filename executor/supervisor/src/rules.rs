@@ -27,6 +27,7 @@ use nix::Result;
 use nix::sys::stat::FileStat;
 use policies::Access;
 use policies_guard::{Change, Judge, Matcher, Rule, Verdict, judge};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::num::NonZeroU16;
@@ -82,6 +83,8 @@ pub struct AccessRules {
     has_agent: bool,
     /// The ports of this machine that they reach by it.
     machine_ports: Vec<u16>,
+    /// Those that are leased to this cell's program besides.
+    leased_ports: RefCell<Vec<u16>>,
     /// The hosts that they reach by it without a request.
     pub(crate) hosts: HostPool,
     /// What they find of these in `/etc/hosts`, where no mount shows it.
@@ -144,6 +147,7 @@ impl AccessRules {
             relay,
             has_agent: !spec.policy.ssh.is_empty(),
             machine_ports: spec.policy.ports.connect.clone(),
+            leased_ports: RefCell::default(),
             hosts: spec.hosts.clone(),
             hosts_file: HostsFile::of(spec).at(Layer::ProtectedNames, step)?,
             enforces_names: spec.ablation.enforces_names(),
@@ -251,9 +255,10 @@ impl AccessRules {
         self.loopback_addresses
     }
 
-    /// A cell's program begins, for this call.
-    pub fn begin_call(&self, call: CallId) {
+    /// A cell's program begins, for this call, to which these ports of this machine are leased.
+    pub fn begin_call(&self, call: CallId, leased: &[u16]) {
         self.relay.iter().for_each(|gate| gate.begin_call(call));
+        self.leased_ports.replace(leased.to_vec());
     }
 
     pub(crate) fn relay(&self) -> Option<&RelayGate> {
@@ -266,12 +271,14 @@ impl AccessRules {
         self.relay.as_ref().filter(|_| is_agent)
     }
 
-    /// The way to this port of this machine, if the policy opens it.
+    /// The way to this port of this machine, if the policy or a lease opens it.
     pub(crate) fn way_to_machine(&self, port: u16) -> Option<RelayWay<'_>> {
         let port = NonZeroU16::new(port)?;
         let gate = self.relay.as_ref()?;
         let way = (gate, Purpose::Machine(port));
-        self.machine_ports.contains(&port.get()).then_some(way)
+        let is_open = |ports: &[u16]| ports.contains(&port.get());
+        let is_open = is_open(&self.machine_ports) || is_open(&self.leased_ports.borrow());
+        is_open.then_some(way)
     }
 
     /// The way to the host for which this address stands. The gateway decides about the port.

@@ -274,7 +274,7 @@ pub fn allow(
     let name = file.display().to_string();
     let text = before.clone().unwrap_or_else(|| "version = 1\n".to_owned());
     let user = PolicyFile::parse(&name, &text)?;
-    let what = opens.parts().1;
+    let what = &*opens.parts().1;
     let own = UserProfile::of(profile, &user, &old, &advice(opens, what))?;
     let policy = own.before(&old, &machine)?;
     let gain = Gain::of(opens, &policy, project)?;

@@ -4,6 +4,7 @@ use crate::{DocumentError, add_to_list, set_key};
 use broker_protocol::Leased;
 use policies::leases::LeaseError;
 use policies::opened::{self, OpenedName};
+use policies::ports::PortError;
 use policies::secrets::{SecretMode, SecretName};
 use policies::web::{HostPattern, WebTable};
 use policies::{Access, EffectivePolicy, PolicyError, WebPolicy, network};
@@ -20,6 +21,8 @@ pub enum GainError {
     #[error(transparent)]
     Network(#[from] network::NetworkError),
     #[error(transparent)]
+    Port(#[from] PortError),
+    #[error(transparent)]
     Path(#[from] LeaseError),
     #[error("a profile cannot grant {0} for writing; grant it for a session")]
     Written(String),
@@ -34,6 +37,8 @@ pub enum GainError {
 /// One more entry of a profile.
 pub(crate) enum Gain {
     Network(WebPolicy),
+    /// A port of this machine's loopback.
+    Port(u16),
     Read(PathBuf),
     /// Files of secrets with this name are shown.
     Secret(String),
@@ -51,6 +56,10 @@ impl Gain {
         let in_project = |path: &str| project.is_some_and(|root| Path::new(path).starts_with(root));
         match opens {
             Leased::Host(host) => Ok(Self::Network(network::leased(old.network.clone(), host)?)),
+            Leased::Port(port) => {
+                old.ports.may_lease(*port)?;
+                Ok(Self::Port(*port))
+            }
             Leased::Read(path) => match old.masked_name(path) {
                 Some(name) if old.secrets.max(name.as_bytes()) == SecretMode::Show => {
                     Ok(Self::Secret(name.to_owned()))
@@ -78,6 +87,7 @@ impl Gain {
         let what = opens.parts().1;
         match self {
             Self::Network(_) => format!("add {what} to `network.allow` of the profile yourself"),
+            Self::Port(_) => format!("add {what} to `network.connect` of the profile yourself"),
             Self::Read(_) => format!("add {what} to `read` of the profile yourself"),
             Self::Secret(name) => {
                 format!("set `{name}` to 'show' in `secrets` of the profile yourself")
@@ -89,7 +99,8 @@ impl Gain {
     /// The names that it opens: a name counts in every project.
     pub(crate) fn describe(&self, opens: &Leased) -> String {
         match self {
-            Self::Network(_) | Self::Read(_) => opens.parts().1.to_owned(),
+            Self::Network(_) | Self::Read(_) => opens.parts().1.into_owned(),
+            Self::Port(port) => format!("port {port} of this machine's loopback"),
             Self::Secret(name) => {
                 format!("every file named {name}, with its values, in each project,")
             }
@@ -110,8 +121,12 @@ impl Gain {
             add_to_list(text, &[&["profile", profile], list].concat(), item, comment)
         };
         match self {
-            Self::Network(_) => add(&["network", "allow"], what),
-            Self::Read(_) => add(&["read"], what),
+            Self::Network(_) => add(&["network", "allow"], &what),
+            Self::Port(port) => {
+                let list = ["profile", profile, "network", "connect"];
+                add_to_list(text, &list, i64::from(*port), comment)
+            }
+            Self::Read(_) => add(&["read"], &what),
             Self::Open(name) => add(&["open"], name),
             Self::Secret(name) => set_key(
                 text,
@@ -125,6 +140,7 @@ impl Gain {
     pub(crate) fn is_nothing(&self, policy: &EffectivePolicy) -> bool {
         match self {
             Self::Network(expected) => texts(expected) == texts(&policy.network),
+            Self::Port(port) => policy.ports.connect.contains(port),
             Self::Read(path) => policy.read.contains(path),
             Self::Secret(name) => policy.secrets.of(name.as_bytes()) == SecretMode::Show,
             Self::Open(name) => policy.opened.contains(name),
@@ -143,6 +159,11 @@ impl Gain {
             Self::Network(network) if is_meant => expected.network = network.clone(),
             Self::Network(network) => {
                 expected.network = with_gain(&before.network, network, &was.network);
+            }
+            Self::Port(port) => {
+                expected.ports.connect.push(*port);
+                expected.ports.connect.sort_unstable();
+                expected.ports.connect.dedup();
             }
             Self::Read(path) => {
                 expected.read.push(path.clone());
@@ -186,6 +207,7 @@ fn openable(policy: &EffectivePolicy, path: &str) -> Option<String> {
 pub(crate) fn advice(opens: &Leased, what: &str) -> String {
     let list = match opens {
         Leased::Host(_) => "network.allow",
+        Leased::Port(_) => "network.connect",
         Leased::Read(_) => "read",
         Leased::Write(_) => "open",
     };

@@ -197,15 +197,16 @@ fn from_value(value: &toml_edit::Value) -> Option<Value> {
 pub(crate) fn add_to_list(
     text: &str,
     path: &[&str],
-    item: &str,
+    item: impl Into<toml_edit::Value>,
     comment: &str,
 ) -> Result<String, DocumentError> {
     let mut toml = Toml::read(text)?;
     let list = toml.array(path)?;
-    if list.iter().any(|value| value.as_str() == Some(item)) {
+    let mut value = item.into();
+    let parts = |value: &toml_edit::Value| (value.as_str().map(str::to_owned), value.as_integer());
+    if list.iter().any(|known| parts(known) == parts(&value)) {
         return Ok(text.to_owned());
     }
-    let mut value = toml_edit::Value::from(item);
     value.decor_mut().set_prefix(format!("\n  # {comment}\n  "));
     list.push_formatted(value);
     list.set_trailing_comma(true);

@@ -202,15 +202,22 @@ fn op(name: OpName, fields: Map<String, Value>, line: &[u8]) -> Result<Op, LineE
     let fields = Value::Object(fields);
     Ok(match name {
         OpName::Call => {
-            let CallFields {
-                tool,
-                input,
-                wants: WantsFields { hosts, read, write },
-            } = typed(fields, line)?;
-            let wants = Wants { hosts, read, write };
+            let CallFields { tool, input, wants } = typed(fields, line)?;
+            let WantsFields {
+                hosts,
+                read,
+                write,
+                connect,
+            } = wants;
+            let wants = Wants {
+                hosts,
+                read,
+                write,
+                connect,
+            };
             wants.check().map_err(|_| LineError::Rule {
                 name: "wants",
-                rule: "at most 16 hosts, each `NAME:PORT` of at most 260 bytes, and 16 paths of at most 4095 bytes",
+                rule: "at most 16 hosts, each `NAME:PORT` of at most 260 bytes, 16 paths of at most 4095 bytes, and 16 ports from 1 to 65535",
             })?;
             Op::Call { tool, input, wants }
         }

@@ -1,4 +1,4 @@
-//! `lazaret policy allow`: permanently opens one host, one path, or one name of a project's files to a profile, by editing only the user's
+//! `lazaret policy allow`: permanently opens one host, one port, one path, or one name of a project's files to a profile, by editing only the user's
 //! own policy file.
 
 use broker_protocol::{Failed, Leased};
@@ -10,7 +10,7 @@ use orchestrator_launch::stdio::print;
 use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 
-/// Maximum length in bytes of a line with a host or a path.
+/// Maximum length in bytes of a line with a host, a port or a path.
 const LINE_MAX: u64 = 8192;
 
 /// Opens `named`, or each line of standard input, to the profile that a session here would have; returns the exit code.
@@ -37,8 +37,11 @@ pub(super) fn main(prepared: &Prepared, named: Option<&str>) -> Result<u8, Faile
     Ok(exit::OK)
 }
 
-/// A host begins with no dot and has no slash; anything else is a path.
+/// A number is a port of this machine. A host begins with no dot and has no slash; anything else is a path.
 fn opens(named: &str) -> Result<Leased, Failed> {
+    if let Some(port) = port(named) {
+        return Ok(Leased::Port(port));
+    }
     if !named.starts_with('.') && !named.contains('/') {
         return Ok(Leased::Host(named.to_owned()));
     }
@@ -49,8 +52,16 @@ fn opens(named: &str) -> Result<Leased, Failed> {
     Ok(Leased::Read(path))
 }
 
+fn port(text: &str) -> Option<u16> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|port| is_number && *port != 0)
+}
+
 /// A line of [`listen`], as a lease is displayed.
 fn leased(line: &str) -> Leased {
+    if let Some(port) = line.strip_prefix("connect ").and_then(port) {
+        return Leased::Port(port);
+    }
     match (line.strip_prefix("read "), line.strip_prefix("write ")) {
         (Some(path), _) => Leased::Read(path.to_owned()),
         (None, Some(path)) => Leased::Write(path.to_owned()),

@@ -1,4 +1,4 @@
-//! After a command of `lazaret run` on a terminal failed because hosts or paths were denied, asks whether it may have them. Then it
+//! After a command of `lazaret run` on a terminal failed because hosts, ports or paths were denied, asks whether it may have them. Then it
 //! runs again in a new cell, and the executor grants what was answered, for that call or for this session.
 
 use crate::refused_connections::RefusedConnections;
@@ -37,7 +37,7 @@ pub(crate) struct MoreHosts {
     writer: Option<UnixStream>,
 }
 
-/// The possible answers about a host or a path.
+/// The possible answers about a host, a port or a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HostAnswer {
     Once,
@@ -115,7 +115,7 @@ impl MoreHosts {
             .filter(|host| !self.wants.hosts.contains(host));
         let room = limit::WANTS - self.wants.hosts.len();
         let mut wanted: Vec<_> = hosts.take(room).map(Leased::Host).collect();
-        wanted.extend(self.refused_paths(result));
+        wanted.extend(self.denied(result));
         let mut yes = false;
         for opens in wanted {
             let can_write = self.writer.is_some() && is_written(&opens, &self.project);
@@ -135,16 +135,25 @@ impl MoreHosts {
         yes
     }
 
-    /// The paths that a command was denied and that a lease would open, without duplicates.
-    fn refused_paths(&self, result: &CallResult) -> Vec<Leased> {
+    /// The paths and ports that a command was denied and that a lease would open, without duplicates.
+    fn denied(&self, result: &CallResult) -> Vec<Leased> {
         let mut paths: Vec<Leased> = Vec::new();
         for opens in result.denials().filter_map(|denial| denial.lease.as_ref()) {
             if !paths.contains(opens) && !self.wants.each().any(|wanted| wanted == *opens) {
                 paths.push(opens.clone());
             }
         }
-        let room = limit::WANTED_PATHS - self.wants.read.len() - self.wants.write.len();
-        paths.truncate(room);
+        let mut ports = limit::WANTS - self.wants.connect.len();
+        let mut room = limit::WANTED_PATHS - self.wants.read.len() - self.wants.write.len();
+        paths.retain(|opens| {
+            let room = match opens.is_place() {
+                true => &mut ports,
+                false => &mut room,
+            };
+            let fits = *room > 0;
+            *room = room.saturating_sub(1);
+            fits
+        });
         paths
     }
 
@@ -181,6 +190,7 @@ fn is_written(opens: &Leased, project: &Path) -> bool {
     let can_be_typed = |name: &str| print::shown(name) == name && name.trim_ascii() == name;
     match opens {
         Leased::Host(name) | Leased::Read(name) => can_be_typed(name),
+        Leased::Port(_) => true,
         // In a project only files are granted for writing, of which the name is opened.
         Leased::Write(name) => can_be_typed(name) && Path::new(name).starts_with(project),
     }
@@ -192,7 +202,7 @@ fn reach(opens: &Leased, project: &Path) -> &'static str {
         Leased::Read(path) | Leased::Write(path) if Path::new(path).starts_with(project) => {
             " (each file of this name, in every project) "
         }
-        Leased::Host(_) | Leased::Read(_) | Leased::Write(_) => "",
+        Leased::Host(_) | Leased::Read(_) | Leased::Write(_) | Leased::Port(_) => "",
     }
 }
 
@@ -202,12 +212,13 @@ fn tried(opens: &Leased) -> String {
         Leased::Host(host) => format!("reach {host}"),
         Leased::Read(path) => format!("read {path}"),
         Leased::Write(path) => format!("write to {path}"),
+        Leased::Port(port) => format!("connect to port {port} of this machine"),
     }
 }
 
 /// Asks until there is an answer, with how far "always" goes if that is one. If the terminal is gone, the answer is no.
 async fn question(opens: &Leased, always: Option<&str>) -> HostAnswer {
-    let (name, can_write) = (opens.parts().1, always.is_some());
+    let ((_, name), can_write) = (opens.parts(), always.is_some());
     let always = match always {
         Some(reach) => [format!("/ always {reach}"), format!("always {name}/")],
         None => [const { String::new() }; 2],
@@ -221,7 +232,7 @@ async fn question(opens: &Leased, always: Option<&str>) -> HostAnswer {
         ));
         sleep(SHOWN).await;
         terminal::discard_input();
-        match line().await.map(|line| HostAnswer::of(&line, name)) {
+        match line().await.map(|line| HostAnswer::of(&line, &name)) {
             Ok(Some(HostAnswer::Always)) if !can_write => print::problem(UNKNOWN),
             Ok(Some(answer)) => return answer,
             Ok(None) if can_write => print::problem(&format!(

@@ -485,6 +485,7 @@ mod tests {
             hosts: vec!["a.example:443".into()],
             read: Vec::new(),
             write: Vec::new(),
+            connect: Vec::new(),
         });
         assert!(no_answer(&wanting).ends_with("type y, m with 1 to 1440 minutes, n or q"));
     }

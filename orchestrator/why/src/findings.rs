@@ -16,7 +16,7 @@ pub(crate) struct OpeningOption {
 impl OpeningOption {
     /// Whether it opens a path of this machine.
     pub(crate) fn is_of_paths(&self) -> bool {
-        self.option != HOST
+        self.option != HOST && self.option != CONNECT
     }
 }
 
@@ -186,17 +186,19 @@ fn covers(outer: &OpeningOption, inner: &OpeningOption) -> bool {
 }
 
 const HOST: &str = "--allow-host";
+const CONNECT: &str = "--connect";
 const WRITE: &str = "--write";
 
 fn grant(lease: &Leased) -> OpeningOption {
-    let (option, value) = match lease {
-        Leased::Host(host) => (HOST, host),
-        Leased::Read(path) => ("--read", path),
-        Leased::Write(path) => (WRITE, path),
+    let option = match lease {
+        Leased::Host(_) => HOST,
+        Leased::Read(_) => "--read",
+        Leased::Write(_) => WRITE,
+        Leased::Port(_) => CONNECT,
     };
     OpeningOption {
         option,
-        value: value.clone(),
+        value: lease.parts().1.into_owned(),
     }
 }
 
@@ -254,6 +256,11 @@ mod tests {
             write,
             read("/d/e/f"),
             read("/a"),
+            denial(
+                AttemptKind::Connect,
+                "127.0.0.1:5432",
+                Some(Leased::Port(5432)),
+            ),
         ] {
             findings.add(one);
         }
@@ -264,7 +271,13 @@ mod tests {
             .collect();
         assert_eq!(
             grants,
-            ["--read /a", "--read /b", "--read /bc", "--write /d/e"]
+            [
+                "--connect 5432",
+                "--read /a",
+                "--read /b",
+                "--read /bc",
+                "--write /d/e"
+            ]
         );
         assert_eq!(findings.list[0].denial.count, 2);
     }

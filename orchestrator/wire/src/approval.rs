@@ -51,6 +51,8 @@ pub struct Wanted {
     pub read: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub connect: Vec<u16>,
 }
 
 impl ApprovalRequest {
@@ -68,7 +70,18 @@ impl ApprovalRequest {
             wants,
             nonce: _,
         } = challenge;
-        let Wants { hosts, read, write } = wants.clone();
+        let Wants {
+            hosts,
+            read,
+            write,
+            connect,
+        } = wants.clone();
+        let wanted = Wanted {
+            hosts,
+            read,
+            write,
+            connect,
+        };
         Self {
             digest: digest.to_string(),
             rule: rule.clone(),
@@ -79,7 +92,7 @@ impl ApprovalRequest {
             session: covers.name(),
             for_session: for_session(challenge, tool),
             programs: programs.clone(),
-            wants: (!wants.is_empty()).then_some(Wanted { hosts, read, write }),
+            wants: (!wants.is_empty()).then_some(wanted),
             not_taken: rejected.map(GrantFault::name),
         }
     }

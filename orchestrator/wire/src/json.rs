@@ -137,6 +137,9 @@ pub struct GrantJson<'a> {
     /// The directory that it opens for writing.
     #[serde(skip_serializing_if = "Option::is_none")]
     write: Option<&'a str>,
+    /// The port of this machine's loopback that it opens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connect: Option<u16>,
     /// Seconds until it expires.
     #[serde(rename = "endsS", skip_serializing_if = "Option::is_none")]
     ends_s: Option<u32>,
@@ -158,8 +161,9 @@ impl<'a> From<&'a SessionGrant> for GrantJson<'a> {
             Some(Leased::Host(host)) => (Some(host.as_str()), None, None),
             Some(Leased::Read(path)) => (None, Some(path.as_str()), None),
             Some(Leased::Write(path)) => (None, None, Some(path.as_str())),
-            None => (None, None, None),
+            Some(Leased::Port(_)) | None => (None, None, None),
         };
+        let connect = opens.as_ref().and_then(Leased::port);
         let digest = only.map(|digest| digest.to_string());
         Self {
             grant: *grant,
@@ -171,6 +175,7 @@ impl<'a> From<&'a SessionGrant> for GrantJson<'a> {
             host,
             read,
             write,
+            connect,
             ends_s: *ends_s,
         }
     }

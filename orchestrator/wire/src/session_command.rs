@@ -104,6 +104,8 @@ pub struct WantsFields {
     pub read: Vec<String>,
     /// Directories of the machine to write in.
     pub write: Vec<String>,
+    /// Ports of this machine's loopback to connect to, at the same port of the cell.
+    pub connect: Vec<u16>,
 }
 
 /// Accepts only an object. Serde would also accept an array with the fields in order, and an empty array as no fields.

@@ -371,6 +371,25 @@ pub fn to_connect(port: u16) -> Remedy {
     ))
 }
 
+/// The remedy that lets commands of a session with these ports reach one more of this machine's loopback.
+pub fn remedy_of_port(ports: &PortPolicy, leases: Leasing, port: u16) -> Remedy {
+    match (ports.may_lease(port), to_connect(port), leases) {
+        (Ok(()), Remedy::Option(option), Leasing::Offered) => {
+            Remedy::Option(format!("{option}, or {LEASE}"))
+        }
+        (Ok(()), remedy, _) => remedy,
+        (Err(PortError::Bounded { .. }), ..) => Remedy::Advice(
+            "no option allows it; only a change of the policy file whose `[network]` table bounds the ports does".into(),
+        ),
+        (Err(PortError::Relay), ..) => Remedy::Advice(
+            "no option opens this port, which is that of the cells' proxy: have the service listen at another".into(),
+        ),
+        (Err(PortError::NotPublished { .. } | PortError::Twice { .. } | PortError::TooMany), ..) => {
+            Remedy::Nothing
+        }
+    }
+}
+
 /// The port, if an address that a program has connected to is on the loopback of its cell.
 pub fn own_port(address: SocketAddr) -> Option<u16> {
     let is_own = address.ip().to_canonical().is_loopback() || address.ip().is_unspecified();
@@ -422,7 +441,7 @@ fn opened_by(option: &str, place: &str, leases: Leasing) -> Remedy {
 /// The rule that asks about a call that wants more than its session has, and refuses what cannot be granted.
 pub const LEASE_RULE: &str = "lease";
 
-/// How a session's client asks for more hosts.
+/// How a session's client asks for more hosts and ports.
 pub const LEASE: &str = "a lease (`wants` of a session's call)";
 
 /// The remedy that gives a call the hosts that it wants, and was refused.

@@ -30,6 +30,11 @@ pub enum PortError {
     NotPublished { port: u16 },
     #[error("port {port} of this machine is to be published twice")]
     Twice { port: u16 },
+    #[error(
+        "port {} of cells is that of their proxy, and leads to no other place",
+        limit::RELAY_PORT
+    )]
+    Relay,
     #[error("more than {CONNECT_MAX} ports of this machine, or {PUBLISH_MAX} to publish")]
     TooMany,
 }
@@ -162,6 +167,18 @@ impl PortPolicy {
         .bounded()
     }
 
+    /// Checks that a call may be granted this port for a while.
+    ///
+    /// # Errors
+    /// A file that bounds the network does not permit it, or the proxy of cells has this port there.
+    pub fn may_lease(&self, port: u16) -> Result<(), PortError> {
+        if port == limit::RELAY_PORT {
+            return Err(PortError::Relay);
+        }
+        let may = self.permits(port);
+        may.then_some(()).ok_or(PortError::Bounded { port })
+    }
+
     fn permits(&self, port: u16) -> bool {
         self.bounds
             .iter()
@@ -264,6 +281,17 @@ mod tests {
     fn of(own: &[u16], bounds: &[&[u16]]) -> Result<PortPolicy, PortError> {
         let bounds: Vec<_> = bounds.iter().map(|bound| (*bound, &[][..])).collect();
         of_both((own, &[]), &bounds)
+    }
+
+    #[test]
+    fn a_lease_opens_no_port_that_a_file_keeps_closed() {
+        let may = |bounds: &[&[u16]], port| of(&[], bounds).unwrap().may_lease(port);
+        assert_eq!(may(&[], 5432), Ok(()));
+        assert_eq!(may(&[&[5432]], 5432), Ok(()));
+        for bounds in [&[&[1u16] as &[u16]] as &[&[u16]], &[&[5432], &[]]] {
+            assert_eq!(may(bounds, 5432), Err(PortError::Bounded { port: 5432 }));
+        }
+        assert_eq!(may(&[], limit::RELAY_PORT), Err(PortError::Relay));
     }
 
     fn led(own: &[&str], bounds: &[&[&str]]) -> Result<PortPolicy, PortError> {

@@ -70,6 +70,11 @@ fn leases() -> Vec<Lease> {
         opens: Leased::Write("/w".into()),
         ..all.clone()
     };
+    let port = Lease {
+        lease: 7,
+        opens: Leased::Port(5432),
+        ..all.clone()
+    };
     vec![
         all.clone(),
         Lease {
@@ -77,6 +82,7 @@ fn leases() -> Vec<Lease> {
             alone: true,
             ..all
         },
+        port,
         read,
         write,
     ]
@@ -139,6 +145,7 @@ pub fn from_broker() -> Vec<(&'static str, FromBroker)> {
                         hosts: vec!["a.example:443".into()],
                         read: vec!["/r".into()],
                         write: vec!["/w".into()],
+                        connect: vec![5432],
                     },
                     ..challenge(Channel::Relay)
                 },

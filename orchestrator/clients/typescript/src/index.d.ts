@@ -92,7 +92,7 @@ export interface Approval {
   /** That in words; null for `once` and `request_once`. */
   readonly forSession: string | null;
   /** What a yes additionally opens. */
-  readonly wants: { readonly hosts?: string[]; readonly read?: string[]; readonly write?: string[] } | null;
+  readonly wants: { readonly hosts?: string[]; readonly read?: string[]; readonly write?: string[]; readonly connect?: number[] } | null;
   /** The call's place in a batch. */
   readonly part: number | null;
   /** Why the answer before was not taken. */

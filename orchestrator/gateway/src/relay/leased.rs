@@ -1,5 +1,5 @@
-//! The hosts that connections may reach at present: the session's hosts, and those leased to all of its calls or to the call whose
-//! programs have connected.
+//! The hosts and ports of this machine that connections may reach at present: the session's, and those leased to all of its calls or to
+//! the call whose programs have connected.
 
 use crate::relay::place::Place;
 use broker_protocol::{CallId, Lease};
@@ -26,9 +26,7 @@ impl CellHosts {
     /// The hosts that programs of `call` may reach now.
     pub(crate) fn now(&self, call: CallId) -> WebPolicy {
         let leases = self.leases.borrow();
-        let is_for = |lease: &&Lease| lease.is_for(call) && (call != NO_CALL || !lease.alone);
-        let ours = leases.iter().filter(is_for);
-        ours.fold(self.policy.clone(), |policy, lease| {
+        ours(&leases, call).fold(self.policy.clone(), |policy, lease| {
             // The executor grants one host within the policy's bounds; anything else opens nothing.
             lease
                 .opens
@@ -36,6 +34,22 @@ impl CellHosts {
                 .and_then(|host| network::leased(policy.clone(), host).ok())
                 .unwrap_or(policy)
         })
+    }
+
+    /// Whether a port of this machine is leased to programs of `call` now.
+    pub(super) fn has_port(&self, port: u16, call: CallId) -> bool {
+        let leases = self.leases.borrow();
+        ours(&leases, call).any(|lease| lease.opens.port() == Some(port))
+    }
+
+    /// Returns when the lease of a port by which a connection of `call` is carried has ended.
+    pub(super) async fn port_withdrawn(&self, port: u16, call: CallId) {
+        let mut leases = self.leases.clone();
+        while self.has_port(port, call) {
+            if leases.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Returns when a connection of `call` to `place` has to end because its lease has ended.
@@ -50,4 +64,10 @@ impl CellHosts {
             }
         }
     }
+}
+
+/// The leases that are for programs of `call`.
+fn ours(leases: &[Lease], call: CallId) -> impl Iterator<Item = &Lease> {
+    let is_for = move |lease: &&Lease| lease.is_for(call) && (call != NO_CALL || !lease.alone);
+    leases.iter().filter(is_for)
 }

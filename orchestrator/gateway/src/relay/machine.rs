@@ -1,4 +1,5 @@
-//! Ports of this machine's loopback: what a supervisor has announced for one that the policy opens is connected to it, byte for byte.
+//! Ports of this machine's loopback: what a supervisor has announced for one that the policy or a lease opens is connected to it, byte for
+//! byte.
 
 use crate::relay::Relay;
 use crate::relay::connect;
@@ -6,6 +7,7 @@ use crate::relay::place::Place;
 use crate::relay::tunnel::{self, TunnelStart};
 use broker_protocol::{CallId, ConnectionVerdict};
 use orchestrator_reach::guard::Resolve;
+use std::future::pending;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
 use tokio::net::TcpStream;
@@ -23,8 +25,14 @@ impl<R: Resolve + 'static> Relay<R> {
         let _ = program.set_nodelay(true);
         self.pace.turn().await;
         let place = Place::new("127.0.0.1", port).ok();
-        if !self.ports.contains(&port) {
-            let why = "the policy opens no such port of this machine".to_owned();
+        let is_own = self.ports.contains(&port);
+        if !is_own {
+            self.reports.all_heard().await;
+        }
+        if !is_own && !self.hosts.has_port(port, call) {
+            let _ = program.set_zero_linger();
+            let why = "neither the policy nor a lease of the call opens this port of this machine"
+                .to_owned();
             self.tell(
                 (place.as_ref(), call),
                 ConnectionVerdict::NotListed,
@@ -50,7 +58,16 @@ impl<R: Resolve + 'static> Relay<R> {
                     host: None,
                     watched: None,
                 };
-                tunnel::pass(&program, &host, beginning, self.idle()).await;
+                let withdrawn = async {
+                    match is_own {
+                        true => pending().await,
+                        false => self.hosts.port_withdrawn(port, call).await,
+                    }
+                };
+                tokio::select! {
+                    _ = tunnel::pass(&program, &host, beginning, self.idle()) => {}
+                    () = withdrawn => {}
+                }
             }
             Err(error) => {
                 let _ = program.set_zero_linger();

@@ -4,7 +4,7 @@ use super::*;
 use broker_protocol::{Decoder, Lease};
 use policies::web::WebTable;
 use std::cell::RefCell;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
@@ -476,6 +476,22 @@ fn ask_announced(
     (port, call): (u16, CallId),
     request: &str,
 ) -> String {
+    // What is refused is reset, maybe before it knows that it is connected.
+    let Ok(mut program) = announced(supervisor, at, (port, call)) else {
+        return String::new();
+    };
+    let mut answer = Vec::new();
+    let _ = program.write_all(request.as_bytes());
+    let _ = program.shutdown(std::net::Shutdown::Write);
+    let _ = program.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn announced(
+    supervisor: &UnixDatagram,
+    at: SocketAddr,
+    (port, call): (u16, CallId),
+) -> io::Result<TcpStream> {
     let (connect, name) = bound_socket();
     let SocketAddr::V4(name) = name else {
         panic!("{name:?}")
@@ -483,27 +499,19 @@ fn ask_announced(
     let [from, port] = [name.port(), port].map(u16::to_be_bytes);
     let announcement = [&name.ip().octets()[..], &from, &port, &call.to_be_bytes()].concat();
     supervisor.send(&announcement).unwrap();
-    let (mut program, mut answer) = (connect(at), Vec::new());
-    let _ = program.write_all(request.as_bytes());
-    let _ = program.shutdown(std::net::Shutdown::Write);
-    let _ = program.read_to_end(&mut answer);
-    String::from_utf8_lossy(&answer).into_owned()
+    connect(at)
 }
 
 /// A socket with an address, and a function that connects it.
-fn bound_socket() -> (impl FnOnce(SocketAddr) -> TcpStream, SocketAddr) {
+fn bound_socket() -> (impl FnOnce(SocketAddr) -> io::Result<TcpStream>, SocketAddr) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let name = socket.local_addr().unwrap();
     let connect = move |at| {
-        let stream = runtime
-            .block_on(socket.connect(at))
-            .unwrap()
-            .into_std()
-            .unwrap();
-        stream.set_nonblocking(false).unwrap();
-        stream
+        let stream = runtime.block_on(socket.connect(at))?.into_std()?;
+        stream.set_nonblocking(false)?;
+        Ok(stream)
     };
     (connect, name)
 }
@@ -544,6 +552,61 @@ fn a_lease_opens_its_host_until_it_ends() {
     relay.leases.send(vec![]).unwrap();
     assert_eq!(open.read(&mut begun).unwrap_or(0), 0);
     assert!(relay.tunnel(&to).starts_with("HTTP/1.1 403"));
+}
+
+#[test]
+fn a_leased_port_of_this_machine_is_its_calls_until_it_ends() {
+    let ((port, _host), (other, _other)) = (echo(), echo());
+    let (relay, supervisor) = told_of_calls();
+    let ask = |port, call| ask_announced(&supervisor, relay.at, (port, call), "hello");
+    assert_eq!(ask(port, 7), "", "the control");
+    let lease = |call, alone| Lease {
+        lease: 1,
+        opens: broker_protocol::Leased::Port(port),
+        call,
+        alone,
+    };
+    relay.leases.send(vec![lease(7, true)]).unwrap();
+    assert_eq!(ask(port, 7), "host:hello");
+    for call in [6, 8, 0] {
+        assert_eq!(ask(port, call), "", "{call}");
+    }
+    assert_eq!(ask(other, 7), "");
+    // A lease is of a port, and no host at it is open.
+    let head = format!("CONNECT a.example:{port} HTTP/1.1\r\n\r\nhello");
+    assert!(ask_announced(&supervisor, relay.at, (0, 7), &head).starts_with("HTTP/1.1 403"));
+    relay.leases.send(vec![lease(0, true)]).unwrap();
+    assert_eq!(ask(port, 0), "", "connections of no call");
+    relay.leases.send(vec![lease(7, false)]).unwrap();
+    assert_eq!([ask(port, 8), ask(port, 0)], ["host:hello"; 2]);
+    // An open connection ends with it.
+    let (leases, ender) = (relay.leases.clone(), supervisor.try_clone().unwrap());
+    let mut open = announced(&ender, relay.at, (port, 8)).unwrap();
+    let mut begun = [0; 5];
+    open.read_exact(&mut begun).unwrap();
+    leases.send(vec![]).unwrap();
+    assert_eq!(open.read(&mut begun).unwrap_or(0), 0);
+    assert_eq!(ask(port, 8), "");
+}
+
+#[test]
+fn a_lease_of_a_port_on_its_way_is_waited_for() {
+    let (port, _host) = echo();
+    let (mut relay, supervisor) = told_of_calls();
+    relay.broker.write_all(b"frame").unwrap();
+    let late = Lease {
+        opens: broker_protocol::Leased::Port(port),
+        ..lease(String::new(), true)
+    };
+    let (leases, mut unread) = (relay.leases.clone(), relay.theirs.take().unwrap());
+    let teller = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        leases.send(vec![late]).unwrap();
+        unread.read_exact(&mut [0; 5]).unwrap();
+    });
+    let answer = ask_announced(&supervisor, relay.at, (port, 7), "hello");
+    assert_eq!(answer, "host:hello");
+    teller.join().unwrap();
 }
 
 /// A relay that hears of each connection's call, and the supervisors' socket.
