@@ -47,7 +47,8 @@ pub use lease::{Lease, Leased, Wants};
 pub use limit::TooLarge;
 pub use message::{FromBroker, Signal, StdStream, ToBroker};
 pub use network::{
-    ConnectionReport, ConnectionVerdict, HostList, Network, NetworkRequest, PublishedPort,
+    ConnectionReport, ConnectionVerdict, GatewaySupply, HostList, Network, NetworkRequest,
+    PublishedPort,
 };
 pub use path::{PathError, Roots, Zone, ZonePath};
 pub use reply::{

@@ -18,6 +18,9 @@ pub enum ToBroker {
     Hello(Hello),
     /// Asks what this machine supports. Allowed after the hello, before a session is open.
     Probe,
+    /// Carries a descriptor: a socket that preserves message boundaries, over which the broker sends one end of a stream for each gateway
+    /// that the client is to start. After the hello, before the session is open, at most once.
+    GatewayLine,
     Open(Open),
     /// A piece of the content of a write that does not fit in one frame. The call's other pieces follow, and then the call;
     /// [`ToBroker::Cancel`] drops them.

@@ -21,6 +21,18 @@ pub struct NetworkRequest {
     pub connect: Vec<u16>,
     /// Ports of this machine that lead to ports of the cells' loopback: at most [`limit::PUBLISHED`], with no 0 in them.
     pub publish: Vec<PublishedPort>,
+    /// Who starts the session's gateways.
+    pub gateway: GatewaySupply,
+}
+
+/// Who starts the gateways of a session's cells, and so from which network these connect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GatewaySupply {
+    #[default]
+    Executor,
+    /// The client, by the line that it has sent ([`ToBroker::GatewayLine`](crate::ToBroker::GatewayLine)): where the executor has no
+    /// network, and its policy permits that.
+    Client,
 }
 
 /// A port of this machine's loopback that leads to a port of the cells' loopback.

@@ -7,8 +7,8 @@ use crate::secrets::{self, NotRevealed};
 use crate::session_image::{self, ImageError};
 use crate::user::User;
 use broker_protocol::{
-    Channel, ErrorKind, Failed, Layer, LayerSet, Open, Refused, Tier, TooLarge, Zone, ZonePath,
-    frame,
+    Channel, ErrorKind, Failed, GatewaySupply, Layer, LayerSet, NetworkRequest, Open, Refused,
+    Tier, TooLarge, Zone, ZonePath, frame,
 };
 use executor_audit::audit::{AuditError, AuditWriter};
 use executor_credentials::{
@@ -66,6 +66,21 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use thiserror::Error;
+
+/// Why a client does not supply the gateways of its session.
+#[derive(Debug, Error)]
+pub(crate) enum SuppliedGatewayError {
+    #[error(
+        "the client is to start the gateway, and the policy of this executor does not permit that: say `from_client = true` below          `[gateway]` there"
+    )]
+    Unpermitted,
+    #[error("the client is to start the gateway, and has sent no line for it")]
+    NoLine,
+    #[error(
+        "{0}: a credential is used by a gateway that the executor starts, and by no other; use a profile without it"
+    )]
+    Credentials(String),
+}
 
 /// Reasons why a session cannot be opened.
 #[derive(Debug, Error)]
@@ -129,6 +144,8 @@ pub(crate) enum SessionOpenError {
     )]
     Gateway(io::Error),
     #[error(transparent)]
+    ClientGateway(#[from] SuppliedGatewayError),
+    #[error(transparent)]
     Published(#[from] PublishError),
     /// `[gateway]` of the policy cannot be used.
     #[error(transparent)]
@@ -169,12 +186,16 @@ impl SessionOpenError {
             | SessionOpenError::Directory { .. }
             | SessionOpenError::Image(_)
             | SessionOpenError::Owner(_)
+            | SessionOpenError::ClientGateway(SuppliedGatewayError::NoLine)
             | SessionOpenError::Roots(RootError::Root { .. }) => ErrorKind::InvalidInput,
             SessionOpenError::Roots(RootError::Shown { .. } | RootError::Temporary { .. })
             | SessionOpenError::NotAsked
             | SessionOpenError::Required(_)
             | SessionOpenError::Protect(_)
             | SessionOpenError::Company(_)
+            | SessionOpenError::ClientGateway(
+                SuppliedGatewayError::Unpermitted | SuppliedGatewayError::Credentials(_),
+            )
             | SessionOpenError::Reveal(_)
             | SessionOpenError::Lease(_) => ErrorKind::DeniedPolicy,
             SessionOpenError::Plan(_)
@@ -256,7 +277,8 @@ pub(crate) fn policy_of(
     } else {
         policy
     };
-    if policy.has_gateway() {
+    let is_own = |network: &NetworkRequest| network.gateway == GatewaySupply::Executor;
+    if policy.has_gateway() && request.network.as_ref().is_none_or(is_own) {
         user.gateway.file().map_err(SessionOpenError::Gateway)?;
     }
     Ok(policy)

@@ -45,6 +45,8 @@ enum Phase {
     Greeted {
         policies: Policies,
         machine: Option<Box<Machine>>,
+        /// On which the client starts gateways.
+        gateways: Option<OwnedFd>,
     },
     Open(Box<Session>),
 }
@@ -76,7 +78,8 @@ enum FrameSubject {
 /// # Errors
 /// The socket cannot be used.
 pub(crate) fn serve(socket: OwnedFd, user: User, ready: Option<StandingSandbox>) -> io::Result<()> {
-    let connection = Connection::new(socket)?;
+    let mut connection = Connection::new(socket)?;
+    connection.expect_descriptor();
     let mut broker = Broker {
         connection,
         asked_to_end: asked_to_end()?,
@@ -333,9 +336,16 @@ impl Broker {
                 let probed = FromBroker::Probed((**probed).clone());
                 self.send(&probed)
             }
+            (Phase::Greeted { gateways, .. }, ToBroker::GatewayLine) => {
+                *gateways = self.connection.take_descriptor();
+                match gateways {
+                    Some(_) => Ok(()),
+                    None => Err(protocol("a GatewayLine carries one descriptor")),
+                }
+            }
             (Phase::Greeted { .. }, ToBroker::Open(request)) => self.open(&request),
             (Phase::Greeted { .. }, _) => Err(protocol(
-                "unexpected frame: only Probe or Open may follow Hello",
+                "unexpected frame: only Probe, GatewayLine or Open may follow Hello",
             )),
             (Phase::Open(session), ToBroker::Content { call, bytes }) => {
                 session.take_content(call, &bytes)
@@ -387,9 +397,10 @@ impl Broker {
                 session.retain((call, bytes.as_slice(), last))
             }
             (Phase::Open(session), ToBroker::Explain(traced)) => session.explain(&traced),
-            (Phase::Open(_), ToBroker::Hello(_) | ToBroker::Probe | ToBroker::Open(_)) => {
-                Err(protocol("the session is open; a connection has one"))
-            }
+            (
+                Phase::Open(_),
+                ToBroker::Hello(_) | ToBroker::Probe | ToBroker::GatewayLine | ToBroker::Open(_),
+            ) => Err(protocol("the session is open; a connection has one")),
         }
     }
 
@@ -408,18 +419,24 @@ impl Broker {
         self.phase = Phase::Greeted {
             policies,
             machine: None,
+            gateways: None,
         };
         self.send(&FromBroker::Hello(Hello::ours(Some(digest))))
     }
 
     fn open(&mut self, request: &Open) -> Result<(), Failed> {
         let before = std::mem::replace(&mut self.phase, Phase::Connected);
-        let Phase::Greeted { policies, .. } = before else {
+        let Phase::Greeted {
+            policies, gateways, ..
+        } = before
+        else {
             return Err(protocol("an Open out of turn"));
         };
+        // Nothing comes beside bytes from now on.
+        drop(self.connection.take_descriptor());
         let (client, ready) = (self.connection.fd(), self.ready.take());
-        let (opened, session) =
-            open(request, policies, &self.user, client, ready).map_err(|error| error.failed())?;
+        let opened = open(request, policies, &self.user, (client, gateways), ready);
+        let (opened, session) = opened.map_err(|error| error.failed())?;
         self.phase = Phase::Open(Box::new(session));
         self.send(&FromBroker::Opened(opened))
     }
@@ -442,6 +459,7 @@ fn subject(frame: &ToBroker) -> FrameSubject {
         | ToBroker::Refuse { call } => FrameSubject::Call(*call),
         ToBroker::Hello(_)
         | ToBroker::Probe
+        | ToBroker::GatewayLine
         | ToBroker::Open(_)
         | ToBroker::Grants
         | ToBroker::Revoke { .. }

@@ -94,7 +94,7 @@ impl FrontEnd for Call {
         let endpoint = match reaches_again {
             // A server and a hook run in sessions of their own, not in the call's.
             true => prepared.lasting_endpoint()?,
-            false => options.endpoint(),
+            false => prepared.endpoint()?,
         };
         let dial = Rc::new(endpoint.clone());
         servers.reach(dial.clone());

@@ -220,6 +220,8 @@ pub(crate) struct GatewayTable {
     pub(crate) proxy_names: Option<bool>,
     /// Where its USER:PASSWORD comes from.
     pub(crate) proxy_from: Option<SourceEntry>,
+    /// Whether a client may supply the gateways of its session.
+    pub(crate) from_client: Option<bool>,
 }
 
 impl GatewayTable {
@@ -250,6 +252,15 @@ pub struct GatewaySettings {
     #[serde(serialize_with = "paths")]
     pub authorities: Vec<PathBuf>,
     pub proxy: Option<ProxySettings>,
+    /// Whether a client may supply the gateways of its session, where the executor has no network: a file says so, and none says no.
+    pub from_client: bool,
+}
+
+impl GatewaySettings {
+    /// Whether they say how connections leave this machine.
+    pub fn has_company(&self) -> bool {
+        !self.authorities.is_empty() || self.proxy.is_some()
+    }
 }
 
 /// The proxy of all these connections.

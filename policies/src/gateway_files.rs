@@ -4,6 +4,7 @@ use crate::credentials::source;
 use crate::error::PolicyError;
 use crate::gateway::{GatewaySettings, ProxySettings};
 use crate::host::Host;
+use crate::model::PolicyFile;
 use crate::resolve::Policies;
 
 impl Policies {
@@ -35,7 +36,10 @@ impl Policies {
     /// # Errors
     /// A path cannot be used here.
     pub fn gateway(&self, host: &Host) -> Result<GatewaySettings, PolicyError> {
-        let mut settings = GatewaySettings::default();
+        let mut settings = GatewaySettings {
+            from_client: self.permits_gateways_of_clients(),
+            ..GatewaySettings::default()
+        };
         for (file, content) in self.general() {
             let Some(table) = content.gateway.as_ref().map(toml::Spanned::get_ref) else {
                 continue;
@@ -65,5 +69,15 @@ impl Policies {
             });
         }
         Ok(settings)
+    }
+
+    /// A file says so, of those that lock if there are any, and none says no.
+    fn permits_gateways_of_clients(&self) -> bool {
+        let said = |content: &PolicyFile| content.gateway.as_ref()?.get_ref().from_client;
+        let files = || self.general().map(|(_, content)| content);
+        let is_locked = files().any(|content| content.lock);
+        let mut permitting = files().filter(|content| content.lock || !is_locked);
+        permitting.any(|content| said(content) == Some(true))
+            && files().all(|content| said(content) != Some(false))
     }
 }

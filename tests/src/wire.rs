@@ -108,7 +108,7 @@ impl Broker {
     }
 
     #[track_caller]
-    fn greet(&mut self) {
+    pub fn greet(&mut self) {
         self.send(&ToBroker::Hello(Hello::ours(None)));
         let hello = self.message();
         assert!(

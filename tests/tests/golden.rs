@@ -156,6 +156,7 @@ fn variant_to(message: &ToBroker) -> &'static str {
     match message {
         ToBroker::Hello(_) => "hello",
         ToBroker::Probe => "probe",
+        ToBroker::GatewayLine => "gateway line",
         ToBroker::Open(_) => "open",
         ToBroker::Content { .. } => "content",
         ToBroker::Call { .. } => "call",
@@ -401,6 +402,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
             machine: 8080,
             cell: 3000,
         }],
+        gateway: GatewaySupply::Client,
     };
     let connected = Open {
         network: Some(wanted),
@@ -439,6 +441,7 @@ fn to_broker() -> Vec<(&'static str, ToBroker)> {
             }),
         ),
         ("probe", ToBroker::Probe),
+        ("gateway line", ToBroker::GatewayLine),
         ("open", ToBroker::Open(open)),
         ("open, with a network", ToBroker::Open(connected)),
         ("open, with an image", ToBroker::Open(boxed)),

@@ -74,8 +74,14 @@ fn early_or_repeated_message_ends_the_connection() {
         ToBroker::Revoke { grant: 1 },
         keep,
     ];
-    for early in [call(), ToBroker::Probe, ToBroker::Open(opening(&world))]
+    let beginnings = [
+        ToBroker::Probe,
+        ToBroker::GatewayLine,
+        ToBroker::Open(opening(&world)),
+    ];
+    for early in [call()]
         .into_iter()
+        .chain(beginnings.clone())
         .chain(answers)
     {
         let mut broker = Broker::start(&world);
@@ -88,7 +94,11 @@ fn early_or_repeated_message_ends_the_connection() {
     let mut broker = Broker::greeted(&world);
     broker.send(&grant());
     expect_end(broker, &world);
-    for late in [hello(), ToBroker::Probe, ToBroker::Open(opening(&world))] {
+    // It comes with a descriptor.
+    let mut broker = Broker::greeted(&world);
+    broker.send(&ToBroker::GatewayLine);
+    expect_end(broker, &world);
+    for late in [hello()].into_iter().chain(beginnings) {
         let (mut broker, _) = Broker::open(&world);
         broker.send(&late);
         expect_end(broker, &world);

@@ -11,6 +11,7 @@ mod approval;
 mod bounds;
 mod chat;
 mod client_proxy;
+mod client_gateway;
 mod clients;
 mod compatibility;
 mod containers;

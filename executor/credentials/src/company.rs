@@ -206,6 +206,7 @@ mod tests {
             let settings = GatewaySettings {
                 authorities: vec![self.at(name)],
                 proxy: None,
+                from_client: false,
             };
             let found = self.find(&settings);
             found
@@ -223,6 +224,7 @@ mod tests {
                     login,
                     file: "/p".into(),
                 }),
+                from_client: false,
             };
             self.find(&settings).map_err(|error| error.to_string())
         }
@@ -276,6 +278,7 @@ mod tests {
         let settings = GatewaySettings {
             authorities: vec![world.at("absent.pem")],
             proxy: None,
+            from_client: false,
         };
         let why = world.find(&settings).unwrap_err().to_string();
         assert!(why.contains("absent.pem: No such file"), "{why}");

@@ -1,8 +1,7 @@
 //! The broker's connection to a client, an approver or a gateway: frames in both directions, both bounded.
 
 use broker_protocol::{Decoder, FrameError, encode};
-use executor_sys::fd;
-use nix::errno::Errno;
+use executor_sys::{fd, message};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessage, MsgFlags, Shutdown, recv, send, sendmsg, shutdown};
 use serde::Serialize;
@@ -25,6 +24,15 @@ pub struct Connection {
     sent: usize,
     /// Descriptors to send, in order, each with the offset in `out` of the byte they are sent with.
     attached: VecDeque<(usize, Vec<OwnedFd>)>,
+    expected: Expected,
+}
+
+/// What a peer may send beside bytes.
+#[derive(Debug)]
+enum Expected {
+    Bytes,
+    /// One descriptor, which may have come.
+    Descriptor(Option<OwnedFd>),
 }
 
 impl Connection {
@@ -39,7 +47,21 @@ impl Connection {
             out: Vec::new(),
             sent: 0,
             attached: VecDeque::new(),
+            expected: Expected::Bytes,
         })
+    }
+
+    /// Takes a descriptor with what is read from now on.
+    pub fn expect_descriptor(&mut self) {
+        self.expected = Expected::Descriptor(None);
+    }
+
+    /// The descriptor that has come since [`Connection::expect_descriptor`]. No more is taken.
+    pub fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        match std::mem::replace(&mut self.expected, Expected::Bytes) {
+            Expected::Bytes => None,
+            Expected::Descriptor(came) => came,
+        }
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
@@ -84,18 +106,26 @@ impl Connection {
     /// Reads once: how many bytes have arrived, none when the peer has closed the connection; `None` if there is nothing now.
     pub(crate) fn read_once(&mut self) -> io::Result<Option<usize>> {
         self.buffer.resize(READ, 0);
-        let read = recv(
-            self.socket.as_raw_fd(),
-            &mut self.buffer,
-            MsgFlags::MSG_DONTWAIT,
-        );
+        let read = match &mut self.expected {
+            Expected::Bytes => recv(
+                self.socket.as_raw_fd(),
+                &mut self.buffer,
+                MsgFlags::MSG_DONTWAIT,
+            )
+            .map_err(io::Error::from),
+            Expected::Descriptor(came) => message::receive(self.socket.as_fd(), &mut self.buffer)
+                .map(|(length, descriptors)| {
+                    *came = came.take().or(descriptors.into_iter().next());
+                    length
+                }),
+        };
         match read {
             Ok(length) => {
                 self.decoder.push(&self.buffer[..length]);
                 Ok(Some(length))
             }
-            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(error) if is_for_later(error.kind()) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -180,6 +210,11 @@ impl Connection {
     }
 }
 
+/// Whether the same may succeed when the socket is ready.
+fn is_for_later(error: io::ErrorKind) -> bool {
+    [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted].contains(&error)
+}
+
 /// `false` where a peer that has ended early is no fault; other errors stay.
 ///
 /// # Errors
@@ -198,6 +233,33 @@ mod tests {
     use super::*;
     use std::io::Read;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_descriptor_is_taken_where_one_is_expected_and_only_there() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut connection = Connection::new(ours.into()).unwrap();
+        let (sent, mut other) = UnixStream::pair().unwrap();
+        let send = |count: usize| {
+            let descriptors = vec![sent.as_fd(); count];
+            message::send(theirs.as_fd(), &[0], &descriptors).unwrap();
+        };
+        send(1);
+        assert!(connection.read().unwrap());
+        assert!(connection.take_descriptor().is_none(), "none was expected");
+        connection.expect_descriptor();
+        send(2);
+        assert!(connection.read().unwrap());
+        let taken = connection.take_descriptor().unwrap();
+        nix::unistd::write(&taken, b"x").unwrap();
+        other.read_exact(&mut [0]).unwrap();
+        send(1);
+        assert!(connection.read().unwrap());
+        assert!(connection.take_descriptor().is_none(), "one is taken");
+        connection.expect_descriptor();
+        // More than a message may carry.
+        send(20);
+        assert!(connection.read().is_err());
+    }
 
     #[test]
     fn a_peer_that_has_ended_before_it_has_read_is_no_fault() {

@@ -12,7 +12,7 @@ use broker_protocol::{
 };
 use executor_spec::variables::Variables;
 use executor_sys::process::{self, Child};
-use executor_sys::spawn;
+use executor_sys::{message, spawn};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
@@ -51,13 +51,23 @@ pub fn environment(variables: &Variables, roots: &[&Path]) -> Vec<CString> {
     named.collect()
 }
 
+/// Who makes the processes of a session's gateways.
+#[derive(Debug)]
+pub enum GatewayMaker {
+    Broker {
+        /// The file of the program.
+        program: OwnedFd,
+        /// All variables of its environment.
+        environment: Vec<CString>,
+    },
+    /// The client, who gets one end of each gateway's socket over this one.
+    Client(OwnedFd),
+}
+
 /// The parts that every gateway of a session starts with.
 #[derive(Debug)]
 pub struct GatewayStart {
-    /// The file of the program.
-    pub program: OwnedFd,
-    /// All variables of its environment.
-    pub environment: Vec<CString>,
+    pub maker: GatewayMaker,
     pub spec: GatewaySpec,
     /// The sockets of the session's relay, and the listeners of published ports. They stay here for successors, and nobody accepts on
     /// them here.
@@ -100,7 +110,8 @@ pub struct Gateway {
 #[derive(Debug)]
 struct GatewayProcess {
     connection: Connection,
-    pidfd: OwnedFd,
+    /// Of one that the client has made, there is none: it ends with its connection.
+    pidfd: Option<OwnedFd>,
     /// When it counts as stuck, while there is something that it has not taken.
     stuck: Option<Instant>,
 }
@@ -298,28 +309,47 @@ impl GatewayStart {
         )?;
         let sockets = self.sockets.iter().map(OwnedFd::try_clone);
         let sockets: Vec<OwnedFd> = sockets.collect::<io::Result<_>>()?;
-        let version = format!("{VERSION_VARIABLE}={VERSION}");
-        let version = CString::new(version).map_err(io::Error::other)?;
-        let environment = [&self.environment[..], &[version]].concat();
-        let Child { pidfd, .. } = spawn::image(
-            self.program.as_fd(),
-            c"lazaret-gateway",
-            &environment,
-            theirs.as_fd(),
-        )?;
-        let mut process = GatewayProcess {
-            connection: Connection::new(socket)?,
-            pidfd,
-            stuck: None,
-        };
-        process.connection.attach(sockets);
+        // Before it exists: one that ends at once is found like one that ends later.
+        let mut connection = Connection::new(socket)?;
+        connection.attach(sockets);
         let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let serve = ToGateway::Serve(self.spec.clone());
-        process.connection.send(&serve).map_err(too_large)?;
+        connection.send(&serve).map_err(too_large)?;
         let leases = ToGateway::Leases(leases.to_vec());
-        process.connection.send(&leases).map_err(too_large)?;
-        process.connection.flush()?;
-        Ok(process)
+        connection.send(&leases).map_err(too_large)?;
+        connection.flush()?;
+        Ok(GatewayProcess {
+            connection,
+            pidfd: self.maker.make(&theirs)?,
+            stuck: None,
+        })
+    }
+}
+
+impl GatewayMaker {
+    /// Makes one that is told what to serve over `socket`; a handle to it, if it is a process of ours.
+    fn make(&self, socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+        match self {
+            Self::Broker {
+                program,
+                environment,
+            } => {
+                let version = format!("{VERSION_VARIABLE}={VERSION}");
+                let version = CString::new(version).map_err(io::Error::other)?;
+                let environment = [&environment[..], &[version]].concat();
+                let Child { pidfd, .. } = spawn::image(
+                    program.as_fd(),
+                    c"lazaret-gateway",
+                    &environment,
+                    socket.as_fd(),
+                )?;
+                Ok(Some(pidfd))
+            }
+            Self::Client(line) => {
+                message::send(line.as_fd(), &[0], &[socket.as_fd()])?;
+                Ok(None)
+            }
+        }
     }
 }
 
@@ -477,7 +507,8 @@ impl fmt::Display for GatewayLoss {
 impl Drop for GatewayProcess {
     fn drop(&mut self) {
         // If this fails, it has already exited.
-        let _ = process::pidfd_signal(self.pidfd.as_fd(), libc::SIGKILL);
+        let killed = self.pidfd.iter();
+        killed.for_each(|one| drop(process::pidfd_signal(one.as_fd(), libc::SIGKILL)));
     }
 }
 
@@ -509,8 +540,10 @@ mod tests {
     /// A gateway whose program is this one.
     fn gateway(program: &str) -> Gateway {
         Gateway::start(GatewayStart {
-            program: File::open(program).unwrap().into(),
-            environment: Vec::new(),
+            maker: GatewayMaker::Broker {
+                program: File::open(program).unwrap().into(),
+                environment: Vec::new(),
+            },
             spec: GatewaySpec::default(),
             sockets: vec![File::open("/dev/null").unwrap().into()],
         })
@@ -569,7 +602,7 @@ mod tests {
         let process = gateway.process.as_mut().unwrap();
         let connection = Connection::new(ours).unwrap();
         let _own = std::mem::replace(&mut process.connection, connection);
-        let pidfd = process.pidfd.try_clone().unwrap();
+        let pidfd = process.pidfd.as_ref().unwrap().try_clone().unwrap();
         Spoken {
             gateway,
             theirs,

@@ -12,6 +12,6 @@ pub mod surroundings;
 mod tickets;
 
 pub use connection::Connection;
-pub use gateway::{Gateway, GatewayEvent, GatewayStart};
+pub use gateway::{Gateway, GatewayEvent, GatewayMaker, GatewayStart};
 pub use repeats::Repeats;
 pub use tickets::TicketLine;

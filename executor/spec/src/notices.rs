@@ -1,6 +1,7 @@
 //! Notices to people when a session opens: parts that its policy opens and that are closed otherwise.
 
 use crate::sandbox::SandboxSpec;
+use broker_protocol::GatewaySupply;
 use policies::EffectivePolicy;
 use policies::ports::PortPolicy;
 
@@ -20,6 +21,17 @@ pub fn ports(ports: &PortPolicy) -> Vec<String> {
         format!("127.0.0.1:{machine} of this machine leads to port {cell} of commands")
     });
     reached.into_iter().chain(published).collect()
+}
+
+/// The notice for gateways that the client starts.
+pub fn gateway_of(supply: GatewaySupply) -> Option<String> {
+    match supply {
+        GatewaySupply::Executor => None,
+        GatewaySupply::Client => Some(
+            "the client starts the gateway: commands connect from its network, and it enforces which hosts they reach"
+                .to_owned(),
+        ),
+    }
 }
 
 /// The notice for a profile that hides nothing.

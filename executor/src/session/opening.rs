@@ -10,10 +10,11 @@ use crate::missing_program::Profiles;
 use crate::pool::Pool;
 use crate::ready::{Different, StandingSandbox, WantedSandbox};
 use crate::sandbox::{
-    Sandbox, SessionOpenError, SessionPaths, StartedWarden, build_in_a_tier, linked_repository,
-    policy_of, require, zones_of,
+    Sandbox, SessionOpenError, SessionPaths, StartedWarden, SuppliedGatewayError, build_in_a_tier,
+    linked_repository, policy_of, require, zones_of,
 };
 use crate::user::User;
+use broker_protocol::GatewaySupply;
 use broker_protocol::content::Pieces;
 use broker_protocol::gateway::GatewaySpec;
 use broker_protocol::{Channel, Failed, Layer, LayerSet, Open, Opened, Wants, limit};
@@ -24,7 +25,7 @@ use executor_layers::cgroup::Cgroup;
 use executor_layers::probe;
 use executor_peers::approvers::Approvers;
 use executor_peers::published::PublishedListener;
-use executor_peers::{Gateway, GatewayStart, Repeats, gateway, published};
+use executor_peers::{Gateway, GatewayMaker, GatewayStart, Repeats, gateway, published};
 use executor_project::central_owner::RootLock;
 use executor_project::central_root;
 use executor_project::network::Online;
@@ -45,15 +46,17 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Opens a session for the client at the other end of `client`. What stands `ready` is used if it is what would be built now.
+/// Opens a session for the client at the other end of `client`, who may start gateways for `gateways`. What stands `ready` is used if it
+/// is what would be built now.
 pub(crate) fn open(
     request: &Open,
     policies: Policies,
     user: &User,
-    client: BorrowedFd,
+    (client, gateways): (BorrowedFd, Option<OwnedFd>),
     ready: Option<StandingSandbox>,
 ) -> Result<(Opened, Session), SessionOpenError> {
     let policy = policy_of(request, &policies, user)?;
+    let gateways = clients_gateways(request, &policy, gateways)?;
     // First, as what was made would be of no use.
     let published = published::bind(&policy.ports.publish)?;
     let (policy, zones) = zones_of(request, policy, user)?;
@@ -87,6 +90,9 @@ pub(crate) fn open(
         built: &built,
         refused,
         abi,
+        supply: gateways
+            .as_ref()
+            .map_or(GatewaySupply::Executor, |_| GatewaySupply::Client),
     };
     let opened = parts.describe(reported, user)?;
     parts.record(&opened, request, &built)?;
@@ -103,8 +109,39 @@ pub(crate) fn open(
         policies,
         user: user.clone(),
     };
-    let session = parts.begin((request, wants), &opened, (approvers, published), profiles)?;
+    let beside = BesideCells {
+        approvers,
+        published,
+        gateways,
+    };
+    let session = parts.begin((request, wants), &opened, beside, profiles)?;
     Ok((opened, session))
+}
+
+/// The line for gateways that the client starts, if the session is to have those and the policy permits it.
+fn clients_gateways(
+    request: &Open,
+    policy: &EffectivePolicy,
+    line: Option<OwnedFd>,
+) -> Result<Option<OwnedFd>, SessionOpenError> {
+    match request.network.as_ref().map(|network| network.gateway) {
+        None | Some(GatewaySupply::Executor) => Ok(None),
+        Some(GatewaySupply::Client) if !policy.gateway.from_client => {
+            Err(SuppliedGatewayError::Unpermitted.into())
+        }
+        Some(GatewaySupply::Client) => match line {
+            Some(line) => Ok(Some(line)),
+            None => Err(SuppliedGatewayError::NoLine.into()),
+        },
+    }
+}
+
+/// What stands beside a session's cells: who answers questions, the published ports, and who starts gateways.
+struct BesideCells {
+    approvers: Option<Approvers>,
+    published: Vec<PublishedListener>,
+    /// The client's line, if it starts them.
+    gateways: Option<OwnedFd>,
 }
 
 /// How a session's sandbox came about, apart from the sandbox.
@@ -169,6 +206,7 @@ struct Reported<'r> {
     refused: Vec<String>,
     /// Landlock's.
     abi: u32,
+    supply: GatewaySupply,
 }
 
 /// A sandbox taken to pieces, as its session needs them.
@@ -235,6 +273,7 @@ impl SessionParts {
             built,
             refused,
             abi,
+            supply,
         } = reported;
         let flat = built.flat_because.as_deref();
         let short = self.audit.short_of_room().map(|it| it.to_string());
@@ -260,6 +299,7 @@ impl SessionParts {
                 .chain(notices::hidden_nothing(spec))
                 .chain(notices)
                 .chain(notices::ports(&spec.policy.ports))
+                .chain(notices::gateway_of(supply))
                 .chain(short)
                 .chain(built.ready_notice.clone())
                 .collect(),
@@ -305,7 +345,7 @@ impl SessionParts {
         self,
         (request, wants): (&Open, Wants),
         opened: &Opened,
-        (approvers, published): (Option<Approvers>, Vec<PublishedListener>),
+        beside: BesideCells,
         profiles: Profiles,
     ) -> Result<Session, SessionOpenError> {
         let user = &profiles.user;
@@ -321,12 +361,19 @@ impl SessionParts {
             cgroup: self.cgroup,
             session: opened.session.clone(),
         };
-        let sockets = (self.relay, published);
-        let gateway = start_gateway(&spec, &self.credentials, sockets, user);
+        if beside.gateways.is_some() {
+            check_clients_gateway(&self.credentials)?;
+        }
+        let maker = || match beside.gateways {
+            Some(line) => Ok(GatewayMaker::Client(line)),
+            None => own_gateway(&spec, user),
+        };
+        let sockets = (self.relay, beside.published);
+        let gateway = start_gateway(&spec, &self.credentials, sockets, maker);
         let gateway = gateway.map_err(SessionOpenError::Gateway)?;
         let missing = open_wanted(&wants, &spec, user).map_err(SessionOpenError::Lease)?;
         let modes = RootModes::of(&spec);
-        let approvals = Approvals::new(&spec.policy.approval, request.answer_s, approvers);
+        let approvals = Approvals::new(&spec.policy.approval, request.answer_s, beside.approvers);
         let capture = request.capture.map_or(u64::MAX, Into::into);
         let mut session = Session {
             layers: self.layers,
@@ -404,20 +451,38 @@ fn leased(request: &Open, spec: &SandboxSpec, user: &User) -> (Wants, Vec<String
     (wants, refused)
 }
 
+/// Values would be read by whatever program the client has started.
+fn check_clients_gateway(credentials: &SessionCredentials) -> Result<(), SuppliedGatewayError> {
+    let held = credentials.held.specs();
+    let names = held.iter().map(|credential| &*credential.name);
+    let keys = credentials.ssh.specs().iter().map(|key| &*key.name);
+    let names: Vec<&str> = names.chain(keys).collect();
+    match names.is_empty() {
+        true => Ok(()),
+        false => Err(SuppliedGatewayError::Credentials(names.join(", "))),
+    }
+}
+
+fn own_gateway(spec: &SandboxSpec, user: &User) -> io::Result<GatewayMaker> {
+    Ok(GatewayMaker::Broker {
+        program: user.gateway.file()?.try_clone_to_owned()?,
+        environment: gateway::environment(&user.variables, &[&spec.project, &spec.central]),
+    })
+}
+
 /// Starts the session's gateway, if its cells have a network, or reach ports of this machine.
 fn start_gateway(
     spec: &SandboxSpec,
     credentials: &SessionCredentials,
     (relay, published): (Vec<OwnedFd>, Vec<PublishedListener>),
-    user: &User,
+    maker: impl FnOnce() -> io::Result<GatewayMaker>,
 ) -> io::Result<Option<Gateway>> {
     if !spec.policy.has_gateway() {
         return Ok(None);
     }
     let (listeners, publish): (Vec<_>, Vec<_>) = published.into_iter().unzip();
     let start = GatewayStart {
-        program: user.gateway.file()?.try_clone_to_owned()?,
-        environment: gateway::environment(&user.variables, &[&spec.project, &spec.central]),
+        maker: maker()?,
         spec: GatewaySpec {
             lists: policies::network::lists(&spec.policy.network).lists,
             credentials: credentials.held.specs(),

@@ -208,6 +208,7 @@ mod tests {
                 login: Some(CredentialSource::File("/home/u/login".into())),
                 file: String::new(),
             }),
+            from_client: false,
         }
     }
 

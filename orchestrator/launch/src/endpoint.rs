@@ -8,6 +8,7 @@ use orchestrator_engine::executor::{self, Dial, ExecutorError};
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -18,8 +19,8 @@ pub enum Endpoint {
     /// A program to start, by default the one beside ours, with the secret variables that are meant for programs in cells, and an end of
     /// the line for tickets.
     Program(Option<PathBuf>, BTreeSet<String>, Rc<TicketPair>),
-    /// The socket of an executor that listens.
-    Socket(PathBuf),
+    /// The socket of an executor that listens, and over which line it has gateways started here, if it does.
+    Socket(PathBuf, Option<Rc<OwnedFd>>),
     /// An executor that was started before and serves further sessions.
     Spawner(Rc<BrokerSpawner>),
 }
@@ -32,7 +33,7 @@ impl Endpoint {
                 let spawner = BrokerSpawner::start(program.as_deref(), &credentials, &tickets)?;
                 Ok(Self::Spawner(Rc::new(spawner)))
             }
-            Self::Socket(_) | Self::Spawner(_) => Ok(self),
+            Self::Socket(..) | Self::Spawner(_) => Ok(self),
         }
     }
 
@@ -40,7 +41,7 @@ impl Endpoint {
     pub fn program(&self) -> PathBuf {
         match self {
             Self::Program(program, ..) => start::program(program.as_deref()),
-            Self::Socket(_) | Self::Spawner(_) => start::program(None),
+            Self::Socket(..) | Self::Spawner(_) => start::program(None),
         }
     }
 
@@ -52,7 +53,7 @@ impl Endpoint {
     pub fn clean_up(&self, _: &Files, request: &Cleanup) -> Result<Cleaned, Failed> {
         let program = match self {
             Self::Program(program, ..) => program.as_deref(),
-            Self::Socket(_) | Self::Spawner(_) => None,
+            Self::Socket(..) | Self::Spawner(_) => None,
         };
         let mut socket = start::start_cleanup(program)?;
         let lost = |error: io::Error| Failed::internal(format!("the executor is lost: {error}"));
@@ -69,7 +70,7 @@ impl Endpoint {
     /// The socket's path, if the executor has one.
     pub fn socket(&self) -> Option<&Path> {
         match self {
-            Self::Socket(path) => Some(path),
+            Self::Socket(path, _) => Some(path),
             Self::Program(..) | Self::Spawner(_) => None,
         }
     }
@@ -81,8 +82,15 @@ impl Dial for Endpoint {
             Self::Program(program, credentials, tickets) => {
                 start::start(program.as_deref(), credentials, tickets)
             }
-            Self::Socket(path) => executor::connect(path),
+            Self::Socket(path, _) => executor::connect(path),
             Self::Spawner(spawner) => spawner.spawn(),
+        }
+    }
+
+    fn gateways(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Socket(_, line) => line.as_ref().map(|line| line.as_fd()),
+            Self::Program(..) | Self::Spawner(_) => None,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The options that several commands share, in groups that a command flattens into its own.
 
 use broker_protocol::{PublishedPort, Trust};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use policies::ports::{NoPublish, Publish};
 use policies::value::{TrustName, ValueError};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The shared options as they were given: those of groups that a command lacks are absent.
@@ -22,6 +23,7 @@ pub struct Options {
     pub(crate) allow_net: Vec<String>,
     pub(crate) connect: Vec<u16>,
     pub(crate) publish: Vec<PublishedPort>,
+    pub(crate) gateway: Option<GatewayStarter>,
     pub(crate) read: Vec<PathBuf>,
     pub(crate) write: Vec<PathBuf>,
     pub(crate) reveal: Vec<PathBuf>,
@@ -186,8 +188,26 @@ pub struct NetworkOptions {
     /// server that a browser of yours reaches; may be given more than once
     #[arg(long, value_name = "[MACHINE:]CELL", value_parser = published)]
     publish: Vec<PublishedPort>,
+    /// Who starts the gateway through which commands connect: `client`, this program, where the executor of --socket has no
+    /// network and its policy permits that [default: executor]
+    #[arg(
+        long,
+        value_name = "WHO",
+        value_enum,
+        hide_possible_values = true,
+        requires = "socket"
+    )]
+    gateway: Option<GatewayStarter>,
 }
-group!(NetworkOptions: allow_host allow_net connect publish);
+group!(NetworkOptions: allow_host allow_net connect publish gateway);
+
+/// Who starts gateways of cells.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum GatewayStarter {
+    Executor,
+    Client,
+}
 
 fn published(text: &str) -> Result<PublishedPort, NoPublish> {
     Publish::try_from(text).map(|port| port.0)

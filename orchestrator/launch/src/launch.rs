@@ -97,6 +97,7 @@
 //! ```
 
 use crate::endpoint::Endpoint;
+use crate::gateway_starter;
 use crate::groups::Options;
 use crate::hooks::UserHooks;
 use crate::network::{self, BeginNetwork, NetworkPolicy, OwnNetworkError};
@@ -249,6 +250,9 @@ impl Launch {
             HelperProcess::Redactor => {
                 secrets::serve_redactor(self.unconfined, self.linked.key_finder)
             }
+            HelperProcess::GatewayStarter => {
+                gateway_starter::serve(self.files()).map_err(WithoutSecretsError::Gateways)
+            }
         }
     }
 
@@ -379,12 +383,21 @@ impl Prepared {
         }
     }
 
+    /// How to reach the executor, for a session whose commands may have a network.
+    ///
+    /// # Errors
+    /// What this program starts for that cannot be started.
+    pub fn endpoint(&self) -> Result<Endpoint, ExecutorError> {
+        self.options.start_gateways(self.files())?;
+        Ok(self.options.endpoint())
+    }
+
     /// How to reach the executor for more than one session: one that has to be started is started now.
     ///
     /// # Errors
     /// If it cannot be started.
     pub fn lasting_endpoint(&self) -> Result<Endpoint, ExecutorError> {
-        self.options.endpoint().for_many_sessions(self.files())
+        self.endpoint()?.for_many_sessions(self.files())
     }
 
     fn network(&self) -> NetworkPolicy<'_> {

@@ -11,6 +11,7 @@ pub mod groups;
 pub mod tickets;
 mod secret_file;
 pub mod start;
+mod gateway_starter;
 pub mod secrets;
 pub mod endpoint;
 pub mod policy_files;

@@ -10,8 +10,8 @@ use policies::resolve::DEFAULT;
 use policies::value::AUTO;
 use policies::web::WebTable;
 use policies::{
-    Choice, EffectivePolicy, GatewaySettings, Host, Policies, PolicyError, PolicySource,
-    SourceKind, directories, source,
+    Choice, EffectivePolicy, Host, Policies, PolicyError, PolicySource, SourceKind, directories,
+    source,
 };
 use std::cell::OnceCell;
 use std::ffi::OsString;
@@ -139,8 +139,7 @@ impl PolicyFiles {
         if self.is_unchanged() {
             return Ok(false);
         }
-        let settings = self.policies()?.gateway(&self.host)?;
-        Ok(settings != GatewaySettings::default())
+        Ok(self.policies()?.gateway(&self.host)?.has_company())
     }
 
     /// The profile, or `None` if it must be `default` as shipped, which allows no hosts and keeps no state.

@@ -34,6 +34,8 @@ pub enum WithoutSecretsError {
     Start(io::Error),
     #[error("the program that gets the whole environment cannot be started: {0}")]
     Become(io::Error),
+    #[error("the process that starts gateways cannot serve: {0}")]
+    Gateways(io::Error),
     #[error("{0}")]
     Redactor(#[from] RedactorError),
 }

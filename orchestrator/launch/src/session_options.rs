@@ -2,7 +2,8 @@
 
 use crate::central_root::central_root;
 use crate::endpoint::Endpoint;
-use crate::groups::Options;
+use crate::gateway_starter;
+use crate::groups::{GatewayStarter, Options};
 use crate::origin::executor;
 use crate::policy_files::PolicyFiles;
 use crate::project::{Project, other_names};
@@ -11,7 +12,7 @@ use crate::runlog::RunLog;
 use crate::state_directory;
 use crate::stdio::print::{self, problem};
 use crate::tickets::TicketPair;
-use broker_protocol::{Failed, NetworkRequest, Open, Scope, Trust, ZonePath};
+use broker_protocol::{Failed, GatewaySupply, NetworkRequest, Open, Scope, Trust, ZonePath};
 use orchestrator_confine::Files;
 use orchestrator_text::secret_environment;
 use policies::network::Leasing;
@@ -21,6 +22,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use thiserror::Error;
@@ -48,6 +50,8 @@ pub struct SessionOptions {
     /// Cells that the executor keeps ready between calls.
     spare: u8,
     tickets: Rc<TicketPair>,
+    /// The executor's end of the line to what starts gateways here, once it is needed.
+    gateways: Rc<OnceCell<Rc<OwnedFd>>>,
 }
 
 pub struct SessionOpening {
@@ -88,6 +92,7 @@ impl SessionOptions {
             project: Rc::new(project.map_or_else(OnceCell::new, OnceCell::from)),
             spare: row.spare(),
             tickets: Rc::new(tickets),
+            gateways: Rc::default(),
         }
     }
 
@@ -96,10 +101,22 @@ impl SessionOptions {
         &self.tickets
     }
 
+    /// Starts what starts the gateways of sessions, if these options name this program for that.
+    pub(crate) fn start_gateways(&self, files: &Files) -> io::Result<()> {
+        match self.given.gateway {
+            Some(GatewayStarter::Client) if self.gateways.get().is_none() => {
+                let line = gateway_starter::begin(files)?;
+                let _ = self.gateways.set(Rc::new(line));
+                Ok(())
+            }
+            Some(GatewayStarter::Client | GatewayStarter::Executor) | None => Ok(()),
+        }
+    }
+
     /// How to reach the executor.
     pub fn endpoint(&self) -> Endpoint {
         match &self.given.socket {
-            Some(socket) => Endpoint::Socket(socket.clone()),
+            Some(socket) => Endpoint::Socket(socket.clone(), self.gateways.get().cloned()),
             None => Endpoint::Program(self.executor(), self.credentials(), self.tickets.clone()),
         }
     }
@@ -306,6 +323,8 @@ impl SessionOptions {
                 leases,
                 connect,
                 publish,
+                // The connection says so that has gateways started here.
+                gateway: GatewaySupply::Executor,
             },
         )
     }

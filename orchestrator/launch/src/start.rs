@@ -34,15 +34,13 @@ const MAIN: &str = "lazaret";
 const WITH_SECRETS: &str = "with-secrets";
 /// The word of this program for the process that searches texts for secrets.
 const REDACTOR: &str = "redactor";
+/// The word of this program for the process that starts gateways of cells.
+const GATEWAY_STARTER: &str = "gateway-starter";
 const GATEWAY: &str = "lazaret-gateway";
-/// Variables of our environment that the gateway has: where certificates are, and how names are resolved. None of it is a secret.
-const OF_GATEWAY: [&str; 5] = [
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "LOCALDOMAIN",
-    "RES_OPTIONS",
-    "HOSTALIASES",
-];
+/// Variables of our environment that gateways have: how names are resolved. None of it is a secret.
+const RESOLVING: [&str; 3] = ["LOCALDOMAIN", "RES_OPTIONS", "HOSTALIASES"];
+/// Those that our own gateway has too: where certificates are.
+const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// How long an agent may take to end on request, in milliseconds.
 const AGENT_ENDING_MS: u16 = 2000;
 /// Maximum bytes of an answer of a [`FileReader`], and how long it may take.
@@ -163,31 +161,47 @@ fn start_executor(
 ///
 /// # Errors
 /// If it is not installed, or cannot be started.
+pub(crate) fn start_gateway(_: &Files, company: Option<&UnixStream>) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let started = spawn_gateway(|command| {
+        command.arg("client").process_group(0);
+        pass_variables(command, &CERTIFICATES);
+        let output = company.map(UnixStream::try_clone).transpose()?;
+        let output = output.map_or_else(Stdio::null, |socket| OwnedFd::from(socket).into());
+        command.stdin(OwnedFd::from(theirs.try_clone()?));
+        command.stdout(output);
+        Ok(())
+    });
+    started.map(|_| ours)
+}
+
+/// Starts the gateway that is installed, with what `prepare` adds.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the one file that starts a program"
 )]
-pub(crate) fn start_gateway(_: &Files, company: Option<&UnixStream>) -> io::Result<UnixStream> {
+fn spawn_gateway(prepare: impl Fn(&mut Command) -> io::Result<()>) -> io::Result<Child> {
     for program in candidates(GATEWAY)? {
-        let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(program);
-        command.arg("client").env_clear();
-        command.env(
+        command.env_clear().env(
             broker_protocol::VERSION_VARIABLE,
             broker_protocol::VERSION.to_string(),
         );
-        for name in OF_GATEWAY {
-            command.envs(std::env::var_os(name).map(|value| (name, value)));
-        }
-        let output = company.map(UnixStream::try_clone).transpose()?;
-        let output = output.map_or_else(Stdio::null, |socket| OwnedFd::from(socket).into());
-        command.stdin(OwnedFd::from(theirs)).stdout(output);
-        match command.process_group(0).spawn() {
+        pass_variables(&mut command, &RESOLVING);
+        prepare(&mut command)?;
+        match command.spawn() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            started => return started.map(|_| ours),
+            started => return started,
         }
     }
     Err(io::ErrorKind::NotFound.into())
+}
+
+fn pass_variables(command: &mut Command, names: &[&str]) {
+    let set = names
+        .iter()
+        .filter_map(|name| Some((name, std::env::var_os(name)?)));
+    command.envs(set);
 }
 
 /// Starts `executor`, or the installed one, to tell a gateway of the company's network that the policy names, where commands can write
@@ -306,12 +320,42 @@ pub(crate) fn start_redactor(_: &Files) -> io::Result<(UnixStream, OwnedFd)> {
     Ok((ours, keys.into()))
 }
 
+/// Starts this program again to start a gateway for each socket that an executor sends over the other end of `line`. It has nothing of
+/// our environment but what gateways have.
+///
+/// # Errors
+/// If it cannot be started.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one file that starts a program"
+)]
+pub(crate) fn start_gateway_starter(_: &Files, line: OwnedFd) -> io::Result<()> {
+    let mut command = Command::new(main_program()?);
+    command.arg(GATEWAY_STARTER).env_clear();
+    pass_variables(&mut command, &RESOLVING);
+    command.stdin(line).stdout(Stdio::null());
+    command.process_group(0).spawn().map(drop)
+}
+
+/// Starts a gateway of cells, which is told over `socket` what it serves. Of certificates it has this machine's and those that it is
+/// told of: a path in a variable could lead into a project.
+///
+/// # Errors
+/// If it is not installed, or cannot be started.
+pub(crate) fn start_cells_gateway(_: &Files, socket: &OwnedFd) -> io::Result<Child> {
+    spawn_gateway(|command| {
+        command.stdin(socket.try_clone()?).stdout(Stdio::null());
+        Ok(())
+    })
+}
+
 /// Processes of this program that hear nobody, and are no commands of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelperProcess {
     /// Becomes a program that gets all variables.
     WithSecrets,
     Redactor,
+    GatewayStarter,
 }
 
 /// The first arguments of processes that another one of this program has started for itself, and that hear nobody else.
@@ -334,6 +378,7 @@ pub fn helper_process() -> Option<HelperProcess> {
     match word.to_str()? {
         WITH_SECRETS => Some(HelperProcess::WithSecrets),
         REDACTOR => Some(HelperProcess::Redactor),
+        GATEWAY_STARTER => Some(HelperProcess::GatewayStarter),
         _ => None,
     }
 }

@@ -212,6 +212,7 @@ fn gateway_json(gateway: &GatewaySettings) -> Value {
         "no_proxy": proxy.map(|proxy| proxy.direct.clone()),
         "proxy_names": proxy.map(|proxy| proxy.names),
         "proxy_from": proxy.and_then(|proxy| proxy.login.as_ref()).map(source_json),
+        "from_client": gateway.from_client,
     })
 }
 

@@ -800,7 +800,7 @@ fn code(ended: Option<Ended>, error: Option<ErrorKind>, lost: Option<&OutputLost
 fn endpoint_for(hooks: Option<&UserHooks>, prepared: &Prepared) -> Result<Endpoint, Failed> {
     match hooks {
         Some(hooks) if !hooks.are_none() => Ok(prepared.lasting_endpoint()?),
-        Some(_) | None => Ok(prepared.options().endpoint()),
+        Some(_) | None => Ok(prepared.endpoint()?),
     }
 }
 

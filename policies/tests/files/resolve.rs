@@ -309,6 +309,24 @@ fn under_a_lock_users_only_narrow() {
 }
 
 #[test]
+fn clients_start_gateways_where_a_file_permits_it_and_none_forbids_it() {
+    let [yes, no] = ["true", "false"].map(|said| format!("[gateway]\nfrom_client = {said}"));
+    let from_client_of = |sources: &[PolicySource], profile: &str| {
+        let policy = resolve(sources, profile).unwrap();
+        assert!(!policy.gateway.has_company());
+        policy.gateway.from_client
+    };
+    let from_client = |sources: &[PolicySource]| from_client_of(sources, "default");
+    assert!(!from_client(&[]));
+    assert!(from_client(&[user(&yes)]) && from_client(&[system(&yes)]));
+    assert!(!from_client(&[system(&no), user(&yes)]));
+    assert!(!from_client(&[system(&yes), user(&no)]));
+    let locked = |said: &str| system(&format!("lock = true\n[profile.site]\n{said}"));
+    assert!(!from_client_of(&[locked(""), user(&yes)], "site"));
+    assert!(from_client_of(&[locked(&yes), user("")], "site"));
+}
+
+#[test]
 fn protected_names_of_all_files_hold_together() {
     let weaker = user(
         "[[protect]]\nnames = ['.env', 'notes']\nexcept = ['.env']\nprotection = 'write'\nwhy = 'mine'",

@@ -72,7 +72,10 @@ impl Ledger {
             }
             (Phase::Greeted, ToBroker::Probe) => self.probes += 1,
             (Phase::Greeted, ToBroker::Open(_)) => self.phase = Phase::Open,
-            (Phase::Open, ToBroker::Hello(_) | ToBroker::Probe | ToBroker::Open(_))
+            (
+                Phase::Open,
+                ToBroker::Hello(_) | ToBroker::Probe | ToBroker::GatewayLine | ToBroker::Open(_),
+            )
             | (Phase::Greeting | Phase::Greeted, _) => {
                 self.sent_nonsense(&format!("{message:?} too early or late"))
             }

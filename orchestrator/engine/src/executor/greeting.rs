@@ -3,8 +3,10 @@
 
 use crate::executor::connection::ExecutorConnection;
 use crate::executor::error::ExecutorError;
-use broker_protocol::{Decoder, FromBroker, Hello, Open, Opened, ToBroker, encode};
-use std::io::{self, Write};
+use broker_protocol::{Decoder, FromBroker, GatewaySupply, Hello, Open, Opened, ToBroker, encode};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use tokio::net::UnixStream as AsyncStream;
@@ -20,11 +22,18 @@ pub trait Dial {
     /// # Errors
     /// If no executor can be reached.
     fn dial(&self) -> Result<UnixStream, ExecutorError>;
+
+    /// The line over which the executor has gateways started on this side, if it is to.
+    fn gateways(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// A connection that has sent the hello. The executor starts and reads the policies while its client finds out what to request.
 pub struct Dialed {
     socket: UnixStream,
+    /// Who starts the gateways of its session.
+    supply: GatewaySupply,
 }
 
 impl Dialed {
@@ -33,7 +42,23 @@ impl Dialed {
     /// # Errors
     /// If the executor cannot be reached.
     pub fn dial(executor: &(impl Dial + ?Sized)) -> Result<Self, ExecutorError> {
-        Self::greet(executor.dial()?)
+        let mut dialed = Self::greet(executor.dial()?)?;
+        if let Some(line) = executor.gateways() {
+            dialed.send_line(line)?;
+            dialed.supply = GatewaySupply::Client;
+        }
+        Ok(dialed)
+    }
+
+    fn send_line(&mut self, line: BorrowedFd<'_>) -> Result<(), ExecutorError> {
+        let mut frame = Vec::with_capacity(16);
+        encode(&ToBroker::GatewayLine, &mut frame)?;
+        let rights = [line.as_raw_fd()];
+        let message = [ControlMessage::ScmRights(&rights)];
+        let (parts, flags) = ([IoSlice::new(&frame)], MsgFlags::MSG_NOSIGNAL);
+        let sent = sendmsg::<()>(self.socket.as_raw_fd(), &parts, &message, flags, None);
+        let sent = sent.map_err(io::Error::from)?;
+        Ok(self.socket.write_all(&frame[sent..])?)
     }
 
     /// Greets the executor at the other end of `socket`.
@@ -44,14 +69,20 @@ impl Dialed {
         let mut frame = Vec::with_capacity(32);
         encode(&ToBroker::Hello(Hello::ours(None)), &mut frame)?;
         socket.write_all(&frame)?;
-        Ok(Self { socket })
+        Ok(Self {
+            socket,
+            supply: GatewaySupply::Executor,
+        })
     }
 
     /// Requests a session.
     ///
     /// # Errors
     /// If the executor cannot be reached any more.
-    pub fn open(self, open: Open) -> Result<Greeting, ExecutorError> {
+    pub fn open(self, mut open: Open) -> Result<Greeting, ExecutorError> {
+        if let Some(network) = &mut open.network {
+            network.gateway = self.supply;
+        }
         self.request(&ToBroker::Open(open))
     }
 

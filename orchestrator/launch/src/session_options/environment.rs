@@ -1,7 +1,7 @@
 //! The options of a program without a command line of its own: from environment variables.
 
 use crate::caller::CallerDirectory;
-use crate::groups::{Options, trust};
+use crate::groups::{GatewayStarter, Options, trust};
 use crate::holder;
 use crate::origin::{Origins, is_any_named};
 use crate::project::{Project, is_worktree_of};
@@ -33,6 +33,7 @@ pub(super) struct ShellOptions {
     pub(super) allow_host: Vec<String>,
     pub(super) allow_net: Vec<String>,
     pub(super) connect: Vec<u16>,
+    pub(super) gateway: Option<GatewayStarter>,
     pub(super) read: Vec<String>,
     pub(super) write: Vec<String>,
     pub(super) no_log: bool,
@@ -150,6 +151,7 @@ impl Options {
             allow_host,
             allow_net,
             connect,
+            gateway,
             read,
             write,
             no_log,
@@ -173,6 +175,7 @@ impl Options {
             allow_host: [self.allow_host, allow_host].concat(),
             allow_net: [self.allow_net, allow_net].concat(),
             connect: [self.connect, connect].concat(),
+            gateway: self.gateway.or(gateway.filter(|_| !has_endpoint)),
             read: paths(self.read, read),
             write: paths(self.write, write),
             no_log: self.no_log || no_log,

@@ -72,6 +72,7 @@ impl SessionOptions {
             connect,
             // One session has the port.
             publish: _,
+            gateway,
             read,
             write,
             // Variables may come from a project's settings for an agent, and must not show its secrets.
@@ -95,6 +96,7 @@ impl SessionOptions {
             allow_host: allow_host.clone(),
             allow_net: allow_net.clone(),
             connect: connect.clone(),
+            gateway: *gateway,
             read: named(read)?,
             write: named(write)?,
             no_log: *no_log,
