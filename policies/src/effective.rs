@@ -2,7 +2,7 @@
 //!
 //! Only [`resolve`](crate::resolve) makes one.
 
-use crate::credentials::Credential;
+use crate::credentials::{Credential, CredentialSource};
 use crate::error::PolicyError;
 use crate::gateway::GatewaySettings;
 use crate::lease_bounds::PathLeases;
@@ -152,6 +152,23 @@ impl EffectivePolicy {
             .flatten()
             .min();
         shortest.map(|seconds| seconds.max(1))
+    }
+
+    /// The secret variables that the executor needs: those that commands get, and those in which a value is for the gateway.
+    pub fn secret_variables(&self) -> BTreeSet<String> {
+        let sources = self.credentials.iter().map(|one| &one.from);
+        let login = self.gateway.proxy.iter().flat_map(|proxy| &proxy.login);
+        let named = sources.chain(login).filter_map(|from| match from {
+            CredentialSource::Variable(name) => Some(name),
+            CredentialSource::Command(_)
+            | CredentialSource::File(_)
+            | CredentialSource::Systemd(_)
+            | CredentialSource::Session => None,
+        });
+        named
+            .chain(&self.environment.credentials)
+            .cloned()
+            .collect()
     }
 
     /// The time limit for a command that a person has started. Where the policy sets no limit for those, any that is asked for is less.
@@ -470,7 +487,7 @@ mod tests {
         Credential {
             name: "x".into(),
             preset: None,
-            from: crate::CredentialSource::Systemd("x".into()),
+            from: CredentialSource::Systemd("x".into()),
             hosts: vec!["x:443".into()],
             attach: broker_protocol::gateway::Attach::Bearer,
             variables: vec![],
@@ -611,6 +628,26 @@ mod tests {
         assert_eq!(limits(&policy), [None, Some(5), Some(7000)]);
         policy.limits.attended_timeout_s = Some(30);
         assert_eq!(limits(&policy), [Some(30), Some(5), Some(600)]);
+    }
+
+    #[test]
+    fn the_executor_needs_what_commands_get_and_what_the_gateway_is_to_have() {
+        let variable = |name: &str| CredentialSource::Variable(name.into());
+        let mut policy = policy();
+        assert_eq!(policy.secret_variables(), BTreeSet::new());
+        policy.environment.credentials.extend(["PASSED".into()]);
+        for from in [variable("SOURCE"), CredentialSource::File("/x".into())] {
+            policy.credentials.push(Credential {
+                from,
+                ..credential()
+            });
+        }
+        policy.gateway.proxy = Some(crate::ProxySettings {
+            login: Some(variable("LOGIN")),
+            ..proxy()
+        });
+        let names = ["LOGIN", "PASSED", "SOURCE"].map(str::to_owned);
+        assert_eq!(policy.secret_variables(), BTreeSet::from(names));
     }
 
     #[test]

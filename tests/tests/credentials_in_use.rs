@@ -191,6 +191,27 @@ fn a_host_gets_the_value_where_a_use_says_so_and_the_placeholder_elsewhere(place
     assert!(control.result.to_string().contains("Bearer"), "{control:?}");
 }
 
+place_test!(a_variable_is_a_source_also_where_it_has_a_key_of_our_own);
+fn a_variable_is_a_source_also_where_it_has_a_key_of_our_own(place: Place) {
+    let host = Host::start(place);
+    let names = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OTHER_TOKEN"];
+    for name in names {
+        host.define(&format!("{{ env = '{name}' }}"));
+        let mut command = host.world.configured("session");
+        command
+            .env("SSL_CERT_FILE", host.server.authority())
+            .envs(names.map(|name| (name, VALUE)));
+        let mut session = Session::start(command.args(["--profile", "net"]));
+        let answer = session.bash(&host.curl("/unasked/a", ""));
+        assert_eq!(answer.success(), "served", "{name}");
+        let seen = session.bash("env; cat /proc/*/environ 2>/dev/null; true");
+        assert!(!seen.result.to_string().contains(VALUE), "{name}");
+    }
+    let sent = host.sent();
+    assert_eq!(sent.len(), names.len());
+    assert!(sent.windows(2).all(|two| two[0] == two[1]), "{sent:?}");
+}
+
 place_test!(no_process_but_the_gateway_holds_the_value, root_only);
 /// As root, who may read the memory of each.
 fn no_process_but_the_gateway_holds_the_value(place: Place) {

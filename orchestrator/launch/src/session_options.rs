@@ -138,13 +138,13 @@ impl SessionOptions {
             .map_err(Failed::clone)
     }
 
-    /// The secret variables that the profile passes to its programs.
+    /// The secret variables that the executor needs for the profile.
     pub(crate) fn credentials(&self) -> BTreeSet<String> {
         match self.profile_name() {
             None if self.files().is_unchanged() => BTreeSet::new(),
             None | Some(_) => self
                 .policy()
-                .map_or_else(|_| BTreeSet::new(), |policy| policy.environment.credentials),
+                .map_or_else(|_| BTreeSet::new(), |policy| policy.secret_variables()),
         }
     }
 
