@@ -987,6 +987,7 @@ fn build_environment(
     own.extend(executor_project::own_state::variables(
         policy,
         &zones.central,
+        credentials.initial_state(),
     ));
     own.extend(credentials.certificate_variables(root, (rules, ours)));
     own.extend(ssh_variables(policy, &scratch.home));

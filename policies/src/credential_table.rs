@@ -667,6 +667,8 @@ pub struct CredentialPreset {
     pub set: BTreeMap<VariableName, String>,
     #[serde(default)]
     pub files: Vec<ClientFile>,
+    #[serde(default)]
+    pub state: Vec<InitialFile>,
 }
 
 impl CredentialPreset {
@@ -709,6 +711,20 @@ impl ClientFile {
         };
         hosts.iter().map(line).collect()
     }
+}
+
+/// A file in a directory of an agent's own state, written where there is none: from then on it is the agent's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InitialFile {
+    /// The variable of the directory.
+    pub variable: String,
+    /// A name, without a directory.
+    pub name: String,
+    pub text: String,
+    /// Presets beside whose credentials it is left out: the agent then asks its user.
+    #[serde(default)]
+    pub unless: Vec<String>,
 }
 
 /// The files of `credentials`, by name.
@@ -862,6 +878,12 @@ impl Completed<'_> {
     pub fn files(&self) -> Vec<ClientFile> {
         self.preset
             .map_or_else(Vec::new, |preset| preset.files.clone())
+    }
+
+    /// Files of an agent's own state.
+    pub fn state(&self) -> Vec<InitialFile> {
+        self.preset
+            .map_or_else(Vec::new, |preset| preset.state.clone())
     }
 
     /// The uses as the gateway gets them.

@@ -5,7 +5,7 @@
 //! a session's credentials are added to its network; each file's `[network]` bounds them as any other host.
 
 use crate::credential_table::{
-    ClientFile, Completed, CredentialName, CredentialTable, Shape, SourceEntry,
+    ClientFile, Completed, CredentialName, CredentialTable, InitialFile, Shape, SourceEntry,
 };
 use crate::host::{Host, HostPathError};
 use broker_protocol::gateway::{Attach, CredentialUse};
@@ -30,6 +30,8 @@ pub struct Credential {
     pub set: BTreeMap<String, String>,
     /// Files of the cells' home.
     pub files: Vec<ClientFile>,
+    /// Files of an agent's own state.
+    pub state: Vec<InitialFile>,
     pub uses: Vec<CredentialUse>,
     pub shape: Shape,
     /// The line that defines it.
@@ -98,6 +100,7 @@ pub(crate) fn credential(
         variables: variables.map(|name| name.as_str().to_owned()).collect(),
         set: completed.set(),
         files: completed.files(),
+        state: completed.state(),
         uses: completed.requests(),
         shape: completed.shape,
         origin,

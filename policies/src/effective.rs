@@ -493,6 +493,7 @@ mod tests {
             variables: vec![],
             set: Default::default(),
             files: vec![],
+            state: vec![],
             uses: vec![],
             shape: Default::default(),
             origin: Origin::default(),

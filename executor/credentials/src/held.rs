@@ -5,7 +5,7 @@ use crate::source::{MemorySource, Owner, SourceError, UserSource};
 use broker_protocol::Digest;
 use broker_protocol::gateway::{Attach, CredentialSpec};
 use executor_sys::random;
-use policies::credential_table::Shape;
+use policies::credential_table::{InitialFile, Shape};
 use policies::{Credential, CredentialSource, EffectivePolicy};
 use std::collections::BTreeMap;
 use std::io;
@@ -26,6 +26,8 @@ pub struct Credentials {
     login: Option<u16>,
     /// Files of the cells' home, by their paths below it.
     files: BTreeMap<PathBuf, String>,
+    /// Files of agents' own state.
+    state: Vec<InitialFile>,
     /// Why the user lacks a credential of the policy, and what else people are told.
     notices: Vec<String>,
 }
@@ -92,7 +94,17 @@ impl Credentials {
                 }
             }
         }
+        resolved.leave_out_state(policy);
         Ok(resolved)
+    }
+
+    /// Leaves out the files of agents' state that another credential of the user's stands against.
+    fn leave_out_state(&mut self, policy: &EffectivePolicy) {
+        let is_held = |name: &str| self.held.iter().any(|held| held.spec.name == name);
+        let held = policy.credentials.iter().filter(|one| is_held(&one.name));
+        let presets: Vec<&String> = held.filter_map(|one| one.preset.as_ref()).collect();
+        self.state
+            .retain(|file| !file.unless.iter().any(|preset| presets.contains(&preset)));
     }
 
     fn add(&mut self, credential: &Credential, source: UserSource) -> io::Result<()> {
@@ -115,6 +127,7 @@ impl Credentials {
             let text = file.text(&credential.hosts, &placeholder);
             *self.files.entry(PathBuf::from(&file.path)).or_default() += &text;
         }
+        self.state.extend_from_slice(&credential.state);
         self.held.push(HeldCredential {
             spec: CredentialSpec {
                 name: credential.name.clone(),
@@ -171,6 +184,11 @@ impl Credentials {
     /// Files of the cells' home by which clients send a placeholder.
     pub fn files(&self) -> &BTreeMap<PathBuf, String> {
         &self.files
+    }
+
+    /// Files of agents' own state, for where there are none.
+    pub(crate) fn state(&self) -> &[InitialFile] {
+        &self.state
     }
 
     /// Adds to what people are told.
@@ -473,6 +491,26 @@ mod tests {
         let absent = world.resolve_with(&text.replace("/token", "/absent"));
         assert!(absent.files().is_empty());
         assert!(!absent.variables().contains_key("TWINE_USERNAME"));
+    }
+
+    #[test]
+    fn an_agent_is_told_of_a_key_that_its_user_has_alone() {
+        let world = World::new();
+        world.file("home/token", b"value");
+        let state = |file: &str, others: &str| {
+            let credentials = world.resolve_with(&format!(
+                "[credential.key]\nfrom = {{ file = '~/{file}' }}\npreset = 'anthropic'\n\
+                 [credential.login]\npreset = 'claude-login'\n[profile.a]\ncredentials = ['key'{others}]\n"
+            ));
+            credentials.state().to_vec()
+        };
+        let [file] = &state("token", "")[..] else {
+            panic!("one file");
+        };
+        assert_eq!(file.variable, "CLAUDE_CONFIG_DIR");
+        assert!(file.text.contains("lazaret-stand-in-0AA"), "{file:?}");
+        assert_eq!(state("absent", ""), []);
+        assert_eq!(state("token", ", 'login'"), []);
     }
 
     #[test]

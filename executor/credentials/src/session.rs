@@ -11,6 +11,7 @@ use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::scratch::Scratch;
 use executor_spec::variables::Variables;
 use executor_spec::zones::Zones;
+use policies::credential_table::InitialFile;
 use policies::{EffectivePolicy, EnvironmentRules, GatewaySettings};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -179,6 +180,11 @@ impl NewCredentials {
     /// Files of the cells' home, by their paths below it, with which clients send a placeholder.
     pub fn home_files(&self) -> &BTreeMap<PathBuf, String> {
         self.held.files()
+    }
+
+    /// Files of agents' own state, which are written where there are none.
+    pub fn initial_state(&self) -> &[InitialFile] {
+        self.held.state()
     }
 
     /// Access to the user's ssh agent, and the keys of hosts.
