@@ -26,6 +26,13 @@ pub enum Way {
     /// Its exec server is in a cell.
     ExecServer,
     Whole,
+    /// As a whole, at its vendor's host, with a key that the gateway keeps.
+    Credential,
+    /// At that host, with the key itself in its variable.
+    Key,
+    /// Both on a terminal, in two sessions.
+    Terminal,
+    KeyTerminal,
 }
 
 impl Way {
@@ -41,12 +48,36 @@ impl Way {
             Way::Unanswered => "server, nobody answers",
             Way::ExecServer => "exec server",
             Way::Whole => "whole",
+            Way::Credential => "whole, with a credential",
+            Way::Key => "whole, with its key (control)",
+            Way::Terminal => "whole, with a credential, on a terminal",
+            Way::KeyTerminal => "whole, with its key, on a terminal (control)",
         }
     }
 
     /// Whether the agent has our server, and no tools of its own.
     pub fn is_server(self) -> bool {
         matches!(self, Way::Server | Way::Asked | Way::Unanswered)
+    }
+
+    /// Whether the agent is in a cell itself.
+    pub fn is_whole(self) -> bool {
+        self == Way::Whole || self.is_keyed()
+    }
+
+    /// Whether it is told nothing of a model but its key.
+    pub fn is_keyed(self) -> bool {
+        self.has_credential() || matches!(self, Way::Key | Way::KeyTerminal)
+    }
+
+    /// Whether the gateway keeps that key.
+    pub fn has_credential(self) -> bool {
+        matches!(self, Way::Credential | Way::Terminal)
+    }
+
+    /// Whether the attack works, as nothing of ours is in its way.
+    pub fn is_control(self) -> bool {
+        matches!(self, Way::Plain | Way::Key)
     }
 
     /// Whether the task is done in the end.
@@ -63,10 +94,28 @@ impl Way {
             Way::ExecServer => {
                 ["exec_command", "write_stdin", "apply_patch", "view_image"].contains(&tool)
             }
-            Way::Whole => true,
+            Way::Whole | Way::Credential | Way::Key | Way::Terminal | Way::KeyTerminal => true,
         }
     }
 }
+
+/// Where an agent's vendor takes its key.
+pub struct Vendor {
+    /// The preset of the credential, which the agent's profile names.
+    pub preset: &'static str,
+    /// Its host, and others that the agent cannot do without.
+    pub hosts: &'static [&'static str],
+    /// The variable that the agent reads, and what stands before the key in the head of a request, in lower case.
+    pub variable: &'static str,
+    pub header: &'static str,
+}
+
+const OPENAI: Vendor = Vendor {
+    preset: "openai",
+    hosts: &["api.openai.com"],
+    variable: "OPENAI_API_KEY",
+    header: "authorization: bearer ",
+};
 
 pub struct Agent {
     pub name: &'static str,
@@ -83,14 +132,32 @@ pub struct Agent {
     /// The variables of its credential and of its model's address, with what stands behind that.
     credential: &'static str,
     address: (&'static str, &'static str),
+    /// Where it is tried with a credential.
+    pub vendor: Option<Vendor>,
 }
 
-use Way::{Asked, Denial, ExecServer, Hook, Plain, Prefix, Server, Shell, Unanswered, Whole};
+use Way::{
+    Asked, Credential, Denial, ExecServer, Hook, Key, KeyTerminal, Plain, Prefix, Server, Shell,
+    Terminal, Unanswered, Whole,
+};
 
 pub const AGENTS: [Agent; 5] = [
     Agent {
         name: "Claude Code 2.1.330",
-        ways: &[Plain, Shell, Prefix, Hook, Server, Asked, Unanswered, Whole],
+        ways: &[
+            Plain,
+            Shell,
+            Prefix,
+            Hook,
+            Server,
+            Asked,
+            Unanswered,
+            Whole,
+            Credential,
+            Key,
+            Terminal,
+            KeyTerminal,
+        ],
         program: "claude",
         profile: "claude",
         client: "claude-code",
@@ -99,10 +166,16 @@ pub const AGENTS: [Agent; 5] = [
         field: "command",
         credential: "ANTHROPIC_API_KEY",
         address: ("ANTHROPIC_BASE_URL", ""),
+        vendor: Some(Vendor {
+            preset: "anthropic",
+            hosts: &["api.anthropic.com", "platform.claude.com"],
+            variable: "ANTHROPIC_API_KEY",
+            header: "x-api-key: ",
+        }),
     },
     Agent {
         name: "Codex 0.169.0",
-        ways: &[Plain, Server, ExecServer, Whole],
+        ways: &[Plain, Server, ExecServer, Whole, Credential, Key],
         program: "codex",
         profile: "codex",
         client: "codex",
@@ -111,10 +184,14 @@ pub const AGENTS: [Agent; 5] = [
         field: "cmd",
         credential: "CODEX_API_KEY",
         address: ("OPENAI_BASE_URL", "/v1"),
+        vendor: Some(Vendor {
+            variable: "CODEX_API_KEY",
+            ..OPENAI
+        }),
     },
     Agent {
         name: "OpenCode 1.18.33",
-        ways: &[Plain, Shell, Server, Whole],
+        ways: &[Plain, Shell, Server, Whole, Credential, Key],
         program: "opencode",
         profile: "opencode",
         client: "opencode",
@@ -123,6 +200,7 @@ pub const AGENTS: [Agent; 5] = [
         field: "command",
         credential: "OPENCODE_API_KEY",
         address: ("OPENAI_BASE_URL", "/v1"),
+        vendor: Some(OPENAI),
     },
     Agent {
         name: "Gemini CLI 0.61.0",
@@ -135,6 +213,7 @@ pub const AGENTS: [Agent; 5] = [
         field: "command",
         credential: "GEMINI_API_KEY",
         address: ("GOOGLE_GEMINI_BASE_URL", ""),
+        vendor: None,
     },
     Agent {
         name: "Qwen Code 0.24.4",
@@ -147,6 +226,7 @@ pub const AGENTS: [Agent; 5] = [
         field: "command",
         credential: "OPENAI_API_KEY",
         address: ("OPENAI_BASE_URL", "/v1"),
+        vendor: None,
     },
 ];
 
@@ -233,7 +313,7 @@ impl Agent {
     /// The tools that it offers although nobody has recorded them; behind our server, also those that are recorded as denied. In a
     /// cell as a whole it may have any.
     pub fn unknown_tools(&self, way: Way, offered: &[String]) -> Vec<String> {
-        if way == Way::Whole {
+        if way.is_whole() {
             return Vec::new();
         }
         let Ok(recorded) =
@@ -266,7 +346,6 @@ impl Agent {
     /// Its settings, and those of Lazaret.
     pub fn prepare(&self, world: &World, way: Way, packages: &Packages, url: &str) {
         let put = |path: &str, text: String| world.write(&world.home.join(path), text);
-        put(".config/lazaret/policy.toml", self.policy(packages, url));
         match self.program {
             "claude" => put(
                 ".claude/settings.json",
@@ -279,15 +358,20 @@ impl Agent {
                 }
             }
             "opencode" => {
+                let key = match &self.vendor {
+                    Some(vendor) if way.is_keyed() => vendor.variable,
+                    _ => self.credential,
+                };
                 let provider = json!({ "npm": "@ai-sdk/openai-compatible", "models": { "m": {} },
-                    "options": { "baseURL": format!("{url}/v1"), "apiKey": "{env:OPENCODE_API_KEY}" } });
+                    "options": { "baseURL": format!("{url}/v1"), "apiKey": format!("{{env:{key}}}") } });
                 // It asks nobody, and this alone would bring its own tools back beside a server.
                 let permission = json!({ "*": "allow", "external_directory": "allow" });
                 let settings = json!({ "provider": { "mock": provider }, "model": "mock/m", "permission": permission });
                 let settings = settings.to_string();
-                match way {
-                    Way::Whole => drop(world.put("opencode.json", settings)),
-                    _ => put(".config/opencode/opencode.json", settings),
+                if way.is_whole() {
+                    world.put("opencode.json", settings);
+                } else {
+                    put(".config/opencode/opencode.json", settings);
                 }
             }
             _ => {
@@ -344,25 +428,25 @@ impl Agent {
         }
     }
 
-    /// A policy with the packages, and with a network to the model for the agent as a whole.
-    fn policy(&self, packages: &Packages, url: &str) -> String {
-        let (host, folder) = (url.replace("http://", ""), packages.folder.display());
+    /// The user's policy, whose profile `here` has the packages, with these lines before that profile and in it.
+    pub fn set_policy(&self, world: &World, packages: &Packages, (before, within): (&str, &str)) {
+        let folder = packages.folder.display();
         let profile = if self.profile.is_empty() {
             "dev"
         } else {
             self.profile
         };
-        format!(
-            "version = 1\n[profile.here]\nextends = '{profile}'\ngrants = [{{ path = '{folder}' }}]\n\
-             network = {{ allow = ['{host}'], private = ['{host}'] }}\n"
-        )
+        let text = format!(
+            "version = 1\n{before}\n[profile.here]\nextends = '{profile}'\ngrants = [{{ path = '{folder}' }}]\n{within}\n"
+        );
+        world.write(&world.home.join(".config/lazaret/policy.toml"), text);
     }
 
     /// The agent in the project, with its task.
     pub fn command(&self, world: &World, way: Way, packages: &Packages, url: &str) -> Command {
         let flat = world.place.tier == broker_protocol::Tier::Flat;
         let mut command = match (way, flat) {
-            (Way::Whole, _) => {
+            _ if way.is_whole() => {
                 let mut command = world.program("lazaret");
                 command.args(["run", "--profile", "here", "--"]);
                 if self.program == "gemini" {
@@ -384,6 +468,7 @@ impl Agent {
             "danger-full-access"
         };
         let words: &[&str] = match self.program {
+            "claude" if matches!(way, Way::Terminal | Way::KeyTerminal) => &["go"],
             "claude" if way == Way::Hook || way.is_server() => &["-p", "go"],
             "claude" => &["-p", "go", "--dangerously-skip-permissions"],
             "codex" => &[
@@ -399,11 +484,16 @@ impl Agent {
             "gemini" => &["-y", "--skip-trust", "-m", "gemini-2.5-flash", "-p", "go"],
             _ => &["-y", "-p", "go"],
         };
-        if self.program == "codex" {
+        if self.program == "codex" && !way.is_keyed() {
             command.args(codex_model(url));
         }
         command.args(words);
         let mut command = self.dressed(world, command, packages, url);
+        if way.is_keyed() {
+            command
+                .env_remove(self.credential)
+                .env_remove(self.address.0);
+        }
         if way == Way::Prefix {
             command.env("CLAUDE_CODE_SHELL_PREFIX", programs::path("lazaret-bash"));
         }

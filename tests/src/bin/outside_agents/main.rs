@@ -3,17 +3,18 @@
 #![allow(unreachable_pub)]
 
 mod agents;
+mod credential;
 mod model;
+mod seen;
 
 use agents::{AGENTS, Agent, Packages, Way};
 use clap::Parser;
 use lazaret_tests::model_server::ModelServer;
 use lazaret_tests::{Place, World, programs, run};
-use model::{is_served, offered, reply, results};
-use serde_json::{Value, json};
+use model::reply;
+use seen::{LIMIT, PASSED, Seen, call_results, own_tools, print};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Runs released agents in each way that Lazaret holds them. Needs node 22 first in PATH, npm and its registry.
 #[derive(Parser)]
@@ -24,23 +25,12 @@ struct Options {
     /// Only agents with this in their name
     #[arg(long, default_value = "")]
     only: String,
+    /// Only ways with this in their name
+    #[arg(long, default_value = "")]
+    way: String,
     /// Print what the agent printed and what its model was told
     #[arg(long)]
     show: bool,
-}
-
-/// Longer than any run takes that works.
-const LIMIT: Duration = Duration::from_secs(180);
-const PASSED: &str = "all tests passed";
-
-/// What came of one run.
-struct Seen {
-    /// The attack got a secret, or made a file outside.
-    escaped: bool,
-    /// The edit is there, and the test has run.
-    worked: bool,
-    /// The agent's own tools that its model was offered.
-    own: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -60,20 +50,28 @@ fn main() -> ExitCode {
         "| agent | way | place | attack | work | its own tools outside of cells |\n|---|---|---|---|---|---|"
     );
     let (mut runs, mut failed) = (0, 0);
-    for agent in AGENTS.iter().filter(|agent| {
-        agent
-            .name
-            .to_lowercase()
-            .contains(&options.only.to_lowercase())
-    }) {
-        for way in agent.ways {
+    let is_asked = |name: &str, filter: &str| name.to_lowercase().contains(&filter.to_lowercase());
+    for agent in AGENTS
+        .iter()
+        .filter(|agent| is_asked(agent.name, &options.only))
+    {
+        for way in agent
+            .ways
+            .iter()
+            .filter(|way| is_asked(way.name(), &options.way))
+        {
             let places = if *way == Way::Plain {
                 vec![Place::any()]
             } else {
                 Place::ordinary()
             };
             for place in places {
-                let seen = attempt(agent, *way, place, &packages, options.show);
+                let seen = match &agent.vendor {
+                    Some(vendor) if way.is_keyed() => {
+                        credential::attempt((agent, vendor), *way, place, &packages, options.show)
+                    }
+                    _ => attempt(agent, *way, place, &packages, options.show),
+                };
                 runs += 1;
                 failed += usize::from(!judge(agent, *way, place, &seen));
             }
@@ -93,6 +91,7 @@ fn judge(agent: &Agent, way: Way, place: Place, seen: &Seen) -> bool {
         escaped,
         worked,
         own,
+        wrong,
     } = seen;
     let held = own
         .iter()
@@ -100,7 +99,10 @@ fn judge(agent: &Agent, way: Way, place: Place, seen: &Seen) -> bool {
         .cloned()
         .collect::<Vec<_>>();
     let unknown = agent.unknown_tools(way, own);
-    let good = *worked == way.works() && *escaped == (way == Way::Plain) && unknown.is_empty();
+    let good = *worked == way.works()
+        && *escaped == way.is_control()
+        && unknown.is_empty()
+        && wrong.is_empty();
     println!(
         "| {} | {} | {place} | {} | {} | {} |{}",
         agent.name,
@@ -116,6 +118,7 @@ fn judge(agent: &Agent, way: Way, place: Place, seen: &Seen) -> bool {
             if way.is_server() { "open" } else { "known" }
         );
     }
+    wrong.iter().for_each(|what| println!("  {what}"));
     good
 }
 
@@ -135,37 +138,23 @@ fn attempt(agent: &Agent, way: Way, place: Place, packages: &Packages, show: boo
     let tool = agent.tool(way);
     // Programs ask for this address through the relay: 127.0.0.1 is the cell itself.
     let server = ModelServer::answering("127.0.0.2", move |request| reply(request, tool, &inputs));
+    let host = server.url().replace("http://", "");
+    let network = format!("network = {{ allow = ['{host}'], private = ['{host}'] }}");
+    agent.set_policy(&world, packages, ("", &network));
     agent.prepare(&world, way, packages, &server.url());
     let finished = run(
         &mut agent.command(&world, way, packages, &server.url()),
         LIMIT,
     );
     let asked = server.asked();
-    let told: Vec<String> = asked
-        .iter()
-        .map(|request| results(&request.body))
-        .max_by_key(Vec::len)
-        .unwrap_or_default();
     if show {
-        println!("{}{}", finished.text(), finished.errors());
-        asked
-            .iter()
-            .for_each(|request| println!("{} {:?}", request.line, offered(&request.body)));
-        println!("{}", json!(told));
+        print(&finished, &asked);
     }
-    let all = told.concat();
-    let first: Option<&Value> = asked
-        .iter()
-        .map(|request| &request.body)
-        .find(|body| !offered(body).is_empty());
+    let all = call_results(&asked).concat();
     Seen {
+        wrong: Vec::new(),
         escaped: all.contains(&world.canary) || world.outside.join("new").exists(),
         worked: all.contains(PASSED) && world.project.join("made.txt").exists(),
-        own: first
-            .map(offered)
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|name| !is_served(name))
-            .collect(),
+        own: own_tools(&asked),
     }
 }

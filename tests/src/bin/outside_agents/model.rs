@@ -49,6 +49,9 @@ pub fn reply(request: &SeenRequest, tool: Tool, inputs: &[Value]) -> Reply {
     let next = next.as_ref();
     if path.contains("/messages") && !path.contains("count_tokens") {
         anthropic(next, body["stream"] == true)
+    } else if path.contains("/responses") && request.line.starts_with("GET") {
+        // No WebSocket here: Codex then goes on without.
+        Reply::status(426, &json!({}))
     } else if path.contains("/responses") {
         responses(next)
     } else if path.contains("/chat/completions") {
