@@ -172,6 +172,33 @@ fn an_agent_has_its_state_its_credential_and_its_host(place: Place) {
     assert!(bench.elsewhere.asked().is_empty());
 }
 
+place_test!(the_state_of_an_agent_begins_with_the_answer_about_its_placeholder);
+fn the_state_of_an_agent_begins_with_the_answer_about_its_placeholder(place: Place) {
+    let world = World::new(place);
+    let from = format!("{{ file = '{}/token' }}", world.home.display());
+    let define =
+        format!("version = 1\n[credential.anthropic]\nfrom = {from}\npreset = 'anthropic'\n");
+    let state = |script: &str| {
+        let options = ["--profile", "claude"];
+        world.in_cell_with(&options, &format!("cd $CLAUDE_CONFIG_DIR; {script}"))
+    };
+    world.set_policy(&define);
+    let ls = "ls -A";
+    assert_eq!(state(ls).success(), "", "no source, no placeholder");
+    world.write(&world.home.join("token"), "a key");
+    world.set_policy(format!(
+        "{define}[credential.claude-login]\npreset = 'claude-login'\n"
+    ));
+    assert_eq!(state(ls).success(), "", "its user has a subscription too");
+    world.set_policy(&define);
+    let end = "${ANTHROPIC_API_KEY: -20}";
+    let told = state(&format!(
+        "grep -c \"approved.*{end}\" .claude.json; echo own > .claude.json"
+    ));
+    assert_eq!(told.success(), "1\n", "{}", told.errors());
+    assert_eq!(state("cat .claude.json").success(), "own\n");
+}
+
 place_test!(an_agent_gets_nothing_that_is_not_its_own);
 fn an_agent_gets_nothing_that_is_not_its_own(place: Place) {
     let bench = Bench::new(place);
