@@ -25,7 +25,7 @@ pub struct NetworkRequest {
     pub gateway: GatewaySupply,
 }
 
-/// Who starts the gateways of a session's cells, and so from which network these connect.
+/// The program that starts the gateways of a session's cells, which connect from its network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GatewaySupply {
     #[default]

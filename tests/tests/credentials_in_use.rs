@@ -278,18 +278,16 @@ fn the_key_of_the_sessions_authority_is_in_no_cell(place: Place) {
     let host = Host::start(place);
     let mut session = host.session("net");
     session.bash(&host.curl("/unasked/a", "")).success();
-    let script = "echo > begun; sleep 300";
-    session.send(&json!({ "id": "cell", "tool": "bash", "input": { "command": script } }));
-    let begun = host.world.project.join("begun");
-    assert!(until(LIMIT, || begun.exists()));
+    let input = json!({ "command": "echo > begun; sleep 300" });
+    session.send(&json!({ "id": "cell", "tool": "bash", "input": input }));
+    let is_sleep = |process: &Process| process.name == "sleep";
+    let sleeps = || below(session.pid()).iter().any(is_sleep);
+    assert!(until(LIMIT, sleeps));
     let gateway = gateway(&session);
     let keys = private_keys(&gateway);
     assert!(!keys.is_empty(), "the gateway has an authority");
     let all = below(session.pid());
-    assert!(
-        all.iter().any(|process| process.name == "sleep"),
-        "{all:#?}"
-    );
+    assert!(all.iter().any(is_sleep), "{all:#?}");
     // The broker has the authority's key as bytes, and no other key of the gateway.
     let is_held_by = |name: &str, key: &[u8; 32]| {
         let mut named = all.iter().filter(|process| process.name == name);
@@ -324,6 +322,7 @@ fn the_key_of_the_sessions_authority_is_in_no_cell(place: Place) {
         "the control: {:#}",
         seen.result
     );
+    session.cancel("cell");
 }
 
 place_test!(a_successor_has_the_same_authority_and_asks_for_the_value_again);

@@ -51,7 +51,7 @@ pub fn environment(variables: &Variables, roots: &[&Path]) -> Vec<CString> {
     named.collect()
 }
 
-/// Who makes the processes of a session's gateways.
+/// Makes the processes of a session's gateways.
 #[derive(Debug)]
 pub enum GatewayMaker {
     Broker {

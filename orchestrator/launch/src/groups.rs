@@ -201,7 +201,7 @@ pub struct NetworkOptions {
 }
 group!(NetworkOptions: allow_host allow_net connect publish gateway);
 
-/// Who starts gateways of cells.
+/// The program that starts gateways of cells.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GatewayStarter {

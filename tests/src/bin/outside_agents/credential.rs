@@ -45,7 +45,7 @@ search "$k" KEY; search lazaret-stand-in-0AA PLACEHOLDER"#;
 /// The beginning of a key, in lower case, as all is that the model has seen of a head.
 const BEGINNING: &str = "sk-ant-api03-the-real-key-";
 
-/// What Claude Code asks about a key in its variable, and about a folder.
+/// Questions of Claude Code about a key in its variable, and about a folder.
 const KEY_QUESTION: &str = "Do you want to use this API key?";
 const TRUST_QUESTION: &str = "Yes, I trust this folder";
 const SCREEN: (u16, u16) = (50, 120);
@@ -120,7 +120,7 @@ impl<'b> Bench<'b> {
         lines.find_map(|line| line.strip_prefix(self.vendor.header))
     }
 
-    /// What is wrong with the keys that the vendor got, in at least `least` requests.
+    /// Faults of the keys that the vendor got, in at least `least` requests.
     fn wrong_keys(&self, asked: &[SeenRequest], least: usize) -> Vec<String> {
         let placeholder = PLACEHOLDER.to_lowercase();
         let sent = |request: &SeenRequest| self.sent(request).map(str::to_owned);
