@@ -71,7 +71,8 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub(crate) enum SuppliedGatewayError {
     #[error(
-        "the client is to start the gateway, and the policy of this executor does not permit that: say `from_client = true` below          `[gateway]` there"
+        "the client is to start the gateway, and the policy of this executor does not permit that: say `from_client = true` below \
+         `[gateway]` there"
     )]
     Unpermitted,
     #[error("the client is to start the gateway, and has sent no line for it")]

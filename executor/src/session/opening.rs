@@ -124,7 +124,8 @@ fn clients_gateways(
     policy: &EffectivePolicy,
     line: Option<OwnedFd>,
 ) -> Result<Option<OwnedFd>, SessionOpenError> {
-    match request.network.as_ref().map(|network| network.gateway) {
+    let named = request.network.as_ref().map(|network| network.gateway);
+    match named.filter(|_| policy.has_gateway()) {
         None | Some(GatewaySupply::Executor) => Ok(None),
         Some(GatewaySupply::Client) if !policy.gateway.from_client => {
             Err(SuppliedGatewayError::Unpermitted.into())
