@@ -77,6 +77,8 @@ pub(crate) enum SuppliedGatewayError {
     Unpermitted,
     #[error("the client is to start the gateway, and has sent no line for it")]
     NoLine,
+    #[error("the client is to start the gateway, and its line for that cannot be used: {0}")]
+    Line(io::Error),
     #[error(
         "{0}: a credential is used by a gateway that the executor starts, and by no other; use a profile without it"
     )]
@@ -187,7 +189,9 @@ impl SessionOpenError {
             | SessionOpenError::Directory { .. }
             | SessionOpenError::Image(_)
             | SessionOpenError::Owner(_)
-            | SessionOpenError::ClientGateway(SuppliedGatewayError::NoLine)
+            | SessionOpenError::ClientGateway(
+                SuppliedGatewayError::NoLine | SuppliedGatewayError::Line(_),
+            )
             | SessionOpenError::Roots(RootError::Root { .. }) => ErrorKind::InvalidInput,
             SessionOpenError::Roots(RootError::Shown { .. } | RootError::Temporary { .. })
             | SessionOpenError::NotAsked

@@ -8,10 +8,13 @@ use broker_protocol::{
 use lazaret_fakes::PongServer;
 use lazaret_tests::approval::audited;
 use lazaret_tests::process::{Process, Running, below, kill_tree, until};
-use lazaret_tests::wire::{Received, opening};
+use lazaret_tests::wire::{Received, framed, opening};
 use lazaret_tests::{Broker, Finished, LIMIT, Place, Session, World, place_test, run};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use serde_json::json;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{IoSlice, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -201,30 +204,49 @@ place_test!(a_session_that_names_the_client_needs_its_line);
 fn a_session_that_names_the_client_needs_its_line(place: Place) {
     let server = PongServer::start();
     let world = world(place, PERMITTED, &server);
-    let mut command = world.program("lazaret-executor");
-    command.env("XDG_CONFIG_HOME", world.home.join("settings"));
-    let mut broker = Broker::spawn(&world, command);
-    broker.greet();
-    broker.send(&ToBroker::Open(Open {
-        network: Some(NetworkRequest {
-            hosts: vec!["a.example:443".into()],
-            gateway: GatewaySupply::Client,
-            ..NetworkRequest::default()
-        }),
-        ..opening(&world)
-    }));
-    let got = broker.receive(LIMIT);
-    let Received::Message(FromBroker::Fault(Failed { kind, message })) = got else {
-        panic!("{got:?}")
-    };
-    assert_eq!(kind, ErrorKind::InvalidInput);
-    assert!(message.contains("has sent no line"), "{message}");
+    let full = UnixStream::pair().unwrap();
+    full.0.set_nonblocking(true).unwrap();
+    while (&full.0).write(&[0; 1 << 16]).is_ok() {}
+    let null: OwnedFd = File::open("/dev/null").unwrap().into();
+    // One that takes nothing now costs the broker no time.
+    for (line, part) in [
+        (None, "has sent no line"),
+        (Some(null), "its line for that cannot be used"),
+        (Some(full.0.into()), "its line for that cannot be used"),
+    ] {
+        let mut command = world.program("lazaret-executor");
+        command.env("XDG_CONFIG_HOME", world.home.join("settings"));
+        let mut broker = Broker::spawn(&world, command);
+        broker.greet();
+        if let Some(line) = line {
+            let (frame, rights) = (framed(&ToBroker::GatewayLine), [line.as_raw_fd()]);
+            let (parts, rights) = ([IoSlice::new(&frame)], [ControlMessage::ScmRights(&rights)]);
+            let to = broker.stream.as_raw_fd();
+            sendmsg::<()>(to, &parts, &rights, MsgFlags::empty(), None).unwrap();
+        }
+        broker.send(&ToBroker::Open(Open {
+            network: Some(NetworkRequest {
+                hosts: vec!["a.example:443".into()],
+                gateway: GatewaySupply::Client,
+                ..NetworkRequest::default()
+            }),
+            ..opening(&world)
+        }));
+        let got = broker.receive(LIMIT);
+        let Received::Message(FromBroker::Fault(Failed { kind, message })) = got else {
+            panic!("{got:?}")
+        };
+        assert_eq!(kind, ErrorKind::InvalidInput);
+        assert!(message.contains(part), "{message}");
+    }
 }
 
 /// Sends a socket over the line that `LINE` names, and prints whether whoever reads there starts a gateway or drops it.
-const SEND: &str = "import os, socket, time
+const SEND: &str = "import os, socket, struct, time
 sent, theirs = socket.socketpair(); sent.settimeout(0.1)
-socket.send_fds(socket.socket(fileno=os.dup(int(os.environ['LINE']))), [b'x'], [theirs.fileno()]); theirs.close()
+rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack('i', theirs.fileno()))]
+if os.geteuid() == 0 and 'FORGED' in os.environ: rights.append((socket.SOL_SOCKET, 2, struct.pack('3i', 1, 0, 0)))
+socket.socket(fileno=os.dup(int(os.environ['LINE']))).sendmsg([b'x'], rights); theirs.close()
 pid = os.environ['STARTER']; end = time.time() + 60; seen = ''
 while not seen and time.time() < end:
     if open(f'/proc/{pid}/task/{pid}/children').read(): seen = 'started'
@@ -239,7 +261,6 @@ fn a_client_that_is_taken_over_has_no_gateway_started(place: Place) {
     let script = format!(
         "import os, socket, subprocess, sys
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-theirs.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 starter = subprocess.Popen(sys.argv[2:] + ['gateway-starter'], stdin=theirs); theirs.close()
 os.environ['LINE'], os.environ['STARTER'] = str(ours.fileno()), str(starter.pid)
 if sys.argv[1] == 'parent':
@@ -255,6 +276,8 @@ ours.close(); starter.wait()"
             .args(["-c", &script, who])
             .arg(lazaret.get_program());
         command.args(lazaret.get_args()).stdin(Stdio::null());
+        // Root may state that another process has sent it.
+        command.env("FORGED", "1");
         world.place.as_user(&mut command);
         run(&mut command, LIMIT).success()
     };

@@ -362,16 +362,20 @@ impl SessionParts {
             cgroup: self.cgroup,
             session: opened.session.clone(),
         };
-        if beside.gateways.is_some() {
-            check_clients_gateway(&self.credentials)?;
-        }
-        let maker = || match beside.gateways {
-            Some(line) => Ok(GatewayMaker::Client(line)),
-            None => own_gateway(&spec, user),
-        };
         let sockets = (self.relay, beside.published);
-        let gateway = start_gateway(&spec, &self.credentials, sockets, maker);
-        let gateway = gateway.map_err(SessionOpenError::Gateway)?;
+        let gateway = match beside.gateways {
+            Some(line) => {
+                check_clients_gateway(&self.credentials)?;
+                let maker = || Ok(GatewayMaker::Client(line));
+                let started = start_gateway(&spec, &self.credentials, sockets, maker);
+                started.map_err(SuppliedGatewayError::Line)?
+            }
+            None => {
+                let maker = || own_gateway(&spec, user);
+                let started = start_gateway(&spec, &self.credentials, sockets, maker);
+                started.map_err(SessionOpenError::Gateway)?
+            }
+        };
         let missing = open_wanted(&wants, &spec, user).map_err(SessionOpenError::Lease)?;
         let modes = RootModes::of(&spec);
         let approvals = Approvals::new(&spec.policy.approval, request.answer_s, beside.approvers);

@@ -1,14 +1,17 @@
 //! The process that starts gateways of cells for an executor without a network (`--socket PATH --gateway client`), from this machine's.
 //!
 //! Over one line, whose other end `lazaret` passes to each executor that it connects to, come sockets, and each gets a gateway that is
-//! told over it what it serves. `lazaret` has that end too, for its next session; so a socket of its own is dropped: who takes it over
-//! when it hears a model would have a gateway without a policy.
+//! told over it what it serves. `lazaret` has that end too, for its next session; so a socket that it has made is dropped: who takes it
+//! over when it hears a model would have a gateway without a policy. The maker of a socket is the kernel's word; a sender may state
+//! another process if it is root's.
 
 use crate::start::{start_cells_gateway, start_gateway_starter};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 use orchestrator_confine::Files;
 use rustix::cmsg_space;
-use rustix::net::sockopt::set_socket_passcred;
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
     recvmsg, socketpair,
@@ -26,30 +29,24 @@ const GATEWAYS_MAX: usize = 64;
 /// # Errors
 /// If it cannot be started.
 pub(crate) fn begin(files: &Files) -> io::Result<OwnedFd> {
-    let (theirs, ours) = line()?;
+    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+    let (theirs, ours) = socketpair(AddressFamily::UNIX, kind, flags, None)?;
     start_gateway_starter(files, ours).map(|()| theirs)
 }
 
-/// Both ends of a line: the executor's, and that of who starts gateways, which the kernel tells who has sent.
-fn line() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-    let (theirs, ours) = socketpair(AddressFamily::UNIX, kind, flags, None)?;
-    set_socket_passcred(&ours, true)?;
-    Ok((theirs, ours))
-}
-
-/// Starts a gateway for each socket that comes over standard input, until nobody has its other end any more.
+/// Starts a gateway for each socket that comes over standard input, until nobody has its other end any more, or `lazaret` has ended.
 ///
 /// # Errors
 /// Standard input is no such line.
 pub(crate) fn serve(files: &Files) -> io::Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
     let line = io::stdin().as_fd().try_clone_to_owned()?;
     let parent = getppid().as_raw();
     let mut running: Vec<Child> = Vec::new();
-    while let Some(SentSocket { sender, socket }) = receive(line.as_fd())? {
+    while let Some(socket) = receive(line.as_fd())? {
         running.retain_mut(|child| !matches!(child.try_wait(), Ok(Some(_))));
-        // The socket closes: who has sent it sees that there is no gateway.
-        let Some(socket) = socket.filter(|_| sender != Some(parent)) else {
+        // It closes: who has sent it sees that there is no gateway.
+        let Some(socket) = socket.filter(|socket| is_of_another(socket, parent)) else {
             continue;
         };
         if running.len() < GATEWAYS_MAX {
@@ -59,15 +56,14 @@ pub(crate) fn serve(files: &Files) -> io::Result<()> {
     Ok(())
 }
 
-struct SentSocket {
-    /// The process that has sent it, by the kernel's word: 0 in another namespace of processes.
-    sender: Option<i32>,
-    socket: Option<OwnedFd>,
+/// Whether another process than `maker` has made it, which may be one in another namespace of processes.
+fn is_of_another(socket: &OwnedFd, maker: i32) -> bool {
+    socket_peercred(socket).is_ok_and(|peer| peer.pid.as_raw_pid() != maker)
 }
 
-/// Waits for a message; `None` if no other end is left.
-fn receive(line: BorrowedFd<'_>) -> io::Result<Option<SentSocket>> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1), ScmCredentials(1))];
+/// Waits for a message, which should carry a socket; `None` if no other end is left.
+fn receive(line: BorrowedFd<'_>) -> io::Result<Option<Option<OwnedFd>>> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let mut parts = [IoSliceMut::new(&mut byte)];
@@ -75,43 +71,27 @@ fn receive(line: BorrowedFd<'_>) -> io::Result<Option<SentSocket>> {
     if received.bytes == 0 {
         return Ok(None);
     }
-    let (mut sender, mut socket) = (None, None);
-    for message in control.drain() {
-        match message {
-            RecvAncillaryMessage::ScmRights(mut sockets) => socket = sockets.next(),
-            RecvAncillaryMessage::ScmCredentials(who) => sender = Some(who.pid.as_raw_pid()),
-            _ => {}
-        }
-    }
-    Ok(Some(SentSocket { sender, socket }))
+    let rights = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
+        _ => None,
+    });
+    Ok(Some(rights))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-    use std::io::IoSlice;
     use std::os::unix::net::UnixStream;
+    use std::process;
 
     #[test]
-    fn kernel_names_who_has_sent_a_socket() {
-        let (theirs, ours) = line().unwrap();
-        let (sent, _) = UnixStream::pair().unwrap();
-        let rights = [sent.as_fd()];
-        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        assert!(control.push(SendAncillaryMessage::ScmRights(&rights)));
-        sendmsg(
-            &theirs,
-            &[IoSlice::new(&[0])],
-            &mut control,
-            SendFlags::empty(),
-        )
-        .unwrap();
-        let received = receive(ours.as_fd()).unwrap().unwrap();
-        assert_eq!(received.sender, Some(nix::unistd::getpid().as_raw()));
-        assert!(received.socket.is_some());
-        drop(theirs);
-        assert!(receive(ours.as_fd()).unwrap().is_none());
+    fn kernel_names_who_has_made_a_socket() {
+        let (ours, _) = UnixStream::pair().unwrap();
+        let own = i32::try_from(process::id()).unwrap();
+        assert!(!is_of_another(&ours.into(), own));
+        let (others, _) = UnixStream::pair().unwrap();
+        assert!(is_of_another(&others.into(), own + 1), "the control");
+        let (pipe, _) = io::pipe().unwrap();
+        assert!(!is_of_another(&pipe.into(), own + 1));
     }
 }

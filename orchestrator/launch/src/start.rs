@@ -333,7 +333,10 @@ pub(crate) fn start_gateway_starter(_: &Files, line: OwnedFd) -> io::Result<()> 
     let mut command = Command::new(main_program()?);
     command.arg(GATEWAY_STARTER).env_clear();
     pass_variables(&mut command, &RESOLVING);
-    command.stdin(line).stdout(Stdio::null());
+    command
+        .stdin(line)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command.process_group(0).spawn().map(drop)
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct Session {
     /// Go on when the process that started this one ends, until the input does
     #[arg(long)]
     outlive_parent: bool,
-    /// Ask for hosts and paths that a call `wants`, by an `approval`; commands have the proxy then, whatever it lets them reach
+    /// Ask for hosts, ports and paths that a call `wants`, by an `approval`; commands have the proxy then, whatever it lets them reach
     #[arg(long)]
     leases: bool,
     #[command(flatten)]

@@ -459,7 +459,7 @@ pub fn remedy_to_lease(request: &Request, leases: Leasing) -> Remedy {
                 .into(),
         ),
         (Leasing::Offered, false) => Remedy::Advice(
-            "a lease may name a host as NAME:PORT, if every `[network]` table allows it, or a path, if every `[leases]` table does; a session has a maximum number of both"
+            "a lease may name a host as NAME:PORT, if every `[network]` table allows it, a port of this machine, if every `connect` there does, or a path, if every `[leases]` table does; a session has a maximum number of all"
                 .into(),
         ),
     }
