@@ -697,19 +697,23 @@ fn attach_of<'t>(
 pub struct ClientFile {
     /// Relative to the cells' home directory.
     pub path: String,
-    /// With `{host}`, which has its port unless that is 443, and `{placeholder}`.
+    /// With `{host}`, which has its port unless that is 443, and `{placeholder}`; more than one line where it is for one host.
     pub line: String,
+    /// The only host that it has a line for, as `HOST:PORT`: its form has no place for others.
+    #[serde(default)]
+    pub host: Option<String>,
 }
 
 impl ClientFile {
-    /// The file's content: one line for each of `hosts`.
+    /// The file's content: one line for each of `hosts`, or for the one that it can be for.
     pub fn text(&self, hosts: &[String], placeholder: &str) -> String {
         let line = |host: &String| {
             let host = host.strip_suffix(":443").unwrap_or(host);
             let line = self.line.replace("{host}", host);
             line.replace("{placeholder}", placeholder) + "\n"
         };
-        hosts.iter().map(line).collect()
+        let is_meant = |host: &&String| self.host.as_ref().is_none_or(|own| own == *host);
+        hosts.iter().filter(is_meant).map(line).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 //! one server of the test behind a company's proxy, which is told their names.
 
 use lazaret_tests::registries::Registries;
-use lazaret_tests::{Finished, LIMIT, Place, cargo_alone, place_test, run};
+use lazaret_tests::{Finished, LIMIT, Place, World, cargo_alone, place_test, run};
 use serde_json::Value;
 
 const VALUE: &str = "the-real-value-of-the-token-0123456789";
@@ -234,4 +234,40 @@ fn cargo_publishes_and_yanks_and_adds_no_owner(place: Place) {
     );
     let is_owners = |one: &(String, String, Option<String>)| one.1.ends_with("owners");
     assert!(!registries.sent("crates.example").iter().any(is_owners));
+}
+
+/// Checks both files by what reads them.
+const READ: &str = "import configparser, os, tomllib
+index = configparser.ConfigParser(); index.read(os.path.expanduser('~/.pypirc'))
+servers = index['distutils']['index-servers'].split()
+print(servers, index['pypi']['username'], index['pypi']['password'] == os.environ['TWINE_PASSWORD'])
+cargo = tomllib.load(open(os.path.expanduser('~/.cargo/credentials.toml'), 'rb'))
+print(cargo['registry']['token'] == os.environ['CARGO_REGISTRY_TOKEN'])";
+
+place_test!(files_of_clients_have_the_placeholders_of_their_variables);
+fn files_of_clients_have_the_placeholders_of_their_variables(place: Place) {
+    let world = World::new(place);
+    world.write(&world.home.join("token"), VALUE);
+    let define = |hosts: &str| {
+        let from = format!("{{ file = '{}/token' }}", world.home.display());
+        let one = |name: &str| {
+            format!("[credential.{name}]\nfrom = {from}\npreset = '{name}'\n{hosts}\n")
+        };
+        let names = "[profile.net]\ncredentials = ['pypi', 'crates']\n";
+        let (pypi, crates) = (one("pypi"), one("crates"));
+        world.set_policy(format!("version = 1\n{pypi}{crates}{names}"));
+    };
+    define("");
+    let read = world.in_cell_with(&["--profile", "net"], &format!("python3 -c \"{READ}\""));
+    assert_eq!(
+        read.success(),
+        "['pypi'] __token__ True\nTrue\n",
+        "{}",
+        read.errors()
+    );
+    // A registry of one's own has a name there that nobody else knows.
+    define("hosts = ['a.example']");
+    let none = "ls ~/.pypirc ~/.cargo/credentials.toml 2>/dev/null; true";
+    let listed = world.in_cell_with(&["--profile", "net"], none);
+    assert_eq!(listed.success(), "");
 }

@@ -125,7 +125,9 @@ impl Credentials {
             .extend(set.map(|(name, value)| (name.clone(), Some(value.clone()))));
         for file in &credential.files {
             let text = file.text(&credential.hosts, &placeholder);
-            *self.files.entry(PathBuf::from(&file.path)).or_default() += &text;
+            if !text.is_empty() {
+                *self.files.entry(PathBuf::from(&file.path)).or_default() += &text;
+            }
         }
         self.state.extend_from_slice(&credential.state);
         self.held.push(HeldCredential {

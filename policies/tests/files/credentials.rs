@@ -212,6 +212,20 @@ fn client_needs_of_a_preset_follow_its_hosts_and_attachment() {
     let text = "//a.example/:_authToken=npm_x\n//b.example:81/:_authToken=npm_x\n";
     let two = own("npm", "hosts = ['a.example', 'b.example:81']");
     assert_eq!(files(&two), [(".npmrc".to_owned(), text.to_owned())]);
+    let (pypi, crates) = (files(&own("pypi", "")), files(&own("crates", "")));
+    let text =
+        "[distutils]\nindex-servers = pypi\n\n[pypi]\nusername = __token__\npassword = npm_x\n";
+    assert_eq!(pypi, [(".pypirc".to_owned(), text.to_owned())]);
+    let text = "[registry]\ntoken = \"npm_x\"\n";
+    assert_eq!(
+        crates,
+        [(".cargo/credentials.toml".to_owned(), text.to_owned())]
+    );
+    for preset in ["pypi", "crates"] {
+        // The name of such a registry in the file is not known.
+        let elsewhere = files(&own(preset, "hosts = ['a.example']"));
+        assert!(elsewhere[0].1.is_empty(), "{elsewhere:?}");
+    }
     assert_eq!(own("pypi", "").set["TWINE_USERNAME"], "__token__");
     let named = own("pypi", "attach = 'basic:me'");
     assert_eq!(named.set["TWINE_USERNAME"], "me");
@@ -227,7 +241,9 @@ fn files_of_presets_stay_in_the_home() {
         for file in &preset.files {
             let parts: Vec<&str> = file.path.split('/').collect();
             let is_plain = !parts.iter().any(|part| ["", ".", ".."].contains(part));
-            assert!(is_plain && !file.line.contains('\n'), "{name}: {file:?}");
+            // Lines for several hosts stand one after the other.
+            let is_whole = file.host.is_some() || !file.line.contains('\n');
+            assert!(is_plain && is_whole, "{name}: {file:?}");
         }
     }
 }
