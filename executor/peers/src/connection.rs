@@ -27,7 +27,7 @@ pub struct Connection {
     expected: Expected,
 }
 
-/// What a peer may send beside bytes.
+/// Kinds of content that a peer may send.
 #[derive(Debug)]
 enum Expected {
     Bytes,

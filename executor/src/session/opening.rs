@@ -137,7 +137,7 @@ fn clients_gateways(
     }
 }
 
-/// What stands beside a session's cells: who answers questions, the published ports, and who starts gateways.
+/// The parts of a session that serve its cells from outside: approvers, published ports, and the line for gateways.
 struct BesideCells {
     approvers: Option<Approvers>,
     published: Vec<PublishedListener>,

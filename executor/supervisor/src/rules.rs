@@ -83,7 +83,7 @@ pub struct AccessRules {
     has_agent: bool,
     /// The ports of this machine that they reach by it.
     machine_ports: Vec<u16>,
-    /// Those that are leased to this cell's program besides.
+    /// Ports of this machine that are leased to this cell's program, besides those of the policy.
     leased_ports: RefCell<Vec<u16>>,
     /// The hosts that they reach by it without a request.
     pub(crate) hosts: HostPool,

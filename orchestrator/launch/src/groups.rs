@@ -23,7 +23,7 @@ pub struct Options {
     pub(crate) allow_net: Vec<String>,
     pub(crate) connect: Vec<u16>,
     pub(crate) publish: Vec<PublishedPort>,
-    pub(crate) gateway: Option<GatewayStarter>,
+    pub(crate) gateway: Option<GatewaySide>,
     pub(crate) read: Vec<PathBuf>,
     pub(crate) write: Vec<PathBuf>,
     pub(crate) reveal: Vec<PathBuf>,
@@ -197,14 +197,14 @@ pub struct NetworkOptions {
         hide_possible_values = true,
         requires = "socket"
     )]
-    gateway: Option<GatewayStarter>,
+    gateway: Option<GatewaySide>,
 }
 group!(NetworkOptions: allow_host allow_net connect publish gateway);
 
-/// The program that starts gateways of cells.
+/// The side of the socket on which gateways of cells are started.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum GatewayStarter {
+pub(crate) enum GatewaySide {
     Executor,
     Client,
 }

@@ -3,7 +3,7 @@
 use crate::central_root::central_root;
 use crate::endpoint::Endpoint;
 use crate::gateway_starter;
-use crate::groups::{GatewayStarter, Options};
+use crate::groups::{GatewaySide, Options};
 use crate::origin::executor;
 use crate::policy_files::PolicyFiles;
 use crate::project::{Project, other_names};
@@ -104,12 +104,12 @@ impl SessionOptions {
     /// Starts what starts the gateways of sessions, if these options name this program for that.
     pub(crate) fn start_gateways(&self, files: &Files) -> io::Result<()> {
         match self.given.gateway {
-            Some(GatewayStarter::Client) if self.gateways.get().is_none() => {
+            Some(GatewaySide::Client) if self.gateways.get().is_none() => {
                 let line = gateway_starter::begin(files)?;
                 let _ = self.gateways.set(Rc::new(line));
                 Ok(())
             }
-            Some(GatewayStarter::Client | GatewayStarter::Executor) | None => Ok(()),
+            Some(GatewaySide::Client | GatewaySide::Executor) | None => Ok(()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The options of a program without a command line of its own: from environment variables.
 
 use crate::caller::CallerDirectory;
-use crate::groups::{GatewayStarter, Options, trust};
+use crate::groups::{GatewaySide, Options, trust};
 use crate::holder;
 use crate::origin::{Origins, is_any_named};
 use crate::project::{Project, is_worktree_of};
@@ -33,7 +33,7 @@ pub(super) struct ShellOptions {
     pub(super) allow_host: Vec<String>,
     pub(super) allow_net: Vec<String>,
     pub(super) connect: Vec<u16>,
-    pub(super) gateway: Option<GatewayStarter>,
+    pub(super) gateway: Option<GatewaySide>,
     pub(super) read: Vec<String>,
     pub(super) write: Vec<String>,
     pub(super) no_log: bool,
