@@ -641,6 +641,17 @@ impl Shape {
         format!("{}{middle}{}", self.prefix, self.suffix)
     }
 
+    /// Whether `text` is a placeholder of this shape.
+    fn is_of(&self, text: &[u8]) -> bool {
+        let rest = text.strip_prefix(self.prefix.as_bytes());
+        let middle = rest.and_then(|rest| rest.strip_suffix(self.suffix.as_bytes()));
+        text.len() == self.length
+            && middle.is_some_and(|middle| {
+                let mut bytes = middle.iter();
+                bytes.all(|byte| self.alphabet.as_bytes().contains(byte))
+            })
+    }
+
     /// How many characters are random.
     pub fn random(&self) -> usize {
         self.length
@@ -710,14 +721,15 @@ impl ClientFile {
         let line = |host: &String| {
             let host = host.strip_suffix(":443").unwrap_or(host);
             let line = self.line.replace("{host}", host);
-            line.replace("{placeholder}", placeholder) + "\n"
+            line.replace(PLACEHOLDER, placeholder) + "\n"
         };
         let is_meant = |host: &&String| self.host.as_ref().is_none_or(|own| own == *host);
         hosts.iter().filter(is_meant).map(line).collect()
     }
 }
 
-/// A file in a directory of an agent's own state, written where there is none: from then on it is the agent's.
+/// A file in a directory of an agent's own state, written where there is none: from then on it is the agent's. A placeholder that the agent
+/// has stored in it becomes the one of the next session, if the text has one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InitialFile {
@@ -725,11 +737,57 @@ pub struct InitialFile {
     pub variable: String,
     /// A name, without a directory.
     pub name: String,
+    /// With `{placeholder}` where the placeholder stands.
     pub text: String,
     /// Presets beside whose credentials it is left out: the agent then asks its user.
     #[serde(default)]
     pub unless: Vec<String>,
 }
+
+/// An initial file of a credential that the user has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentStateFile {
+    pub file: InitialFile,
+    /// The session's own: earlier ones become it.
+    placeholder: String,
+    shape: Shape,
+}
+
+impl AgentStateFile {
+    /// The file for a session with this placeholder, made by `shape`.
+    pub fn new(file: InitialFile, placeholder: &str, shape: &Shape) -> Self {
+        Self {
+            file,
+            placeholder: placeholder.to_owned(),
+            shape: shape.clone(),
+        }
+    }
+
+    pub fn text(&self) -> String {
+        self.file.text.replace(PLACEHOLDER, &self.placeholder)
+    }
+
+    /// `stored` with this session's placeholder in the place of those of earlier ones, which are as long; `None` if it has none.
+    pub fn renewed(&self, stored: &[u8]) -> Option<Vec<u8>> {
+        if !self.file.text.contains(PLACEHOLDER) {
+            return None;
+        }
+        let ours = self.placeholder.as_bytes();
+        let (mut renewed, mut at) = (stored.to_vec(), 0);
+        while let Some(text) = renewed.get_mut(at..at + ours.len()) {
+            if self.shape.is_of(text) {
+                text.copy_from_slice(ours);
+                at += ours.len();
+            } else {
+                at += 1;
+            }
+        }
+        (renewed != stored).then_some(renewed)
+    }
+}
+
+/// Stands for the placeholder in texts of presets.
+const PLACEHOLDER: &str = "{placeholder}";
 
 /// The files of `credentials`, by name.
 const FILES: [(&str, &str); 10] = [

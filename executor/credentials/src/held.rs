@@ -5,7 +5,7 @@ use crate::source::{MemorySource, Owner, SourceError, UserSource};
 use broker_protocol::Digest;
 use broker_protocol::gateway::{Attach, CredentialSpec};
 use executor_sys::random;
-use policies::credential_table::{InitialFile, Shape};
+use policies::credential_table::{AgentStateFile, Shape};
 use policies::{Credential, CredentialSource, EffectivePolicy};
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +27,7 @@ pub struct Credentials {
     /// Files of the cells' home, by their paths below it.
     files: BTreeMap<PathBuf, String>,
     /// Files of agents' own state.
-    state: Vec<InitialFile>,
+    state: Vec<AgentStateFile>,
     /// Why the user lacks a credential of the policy, and what else people are told.
     notices: Vec<String>,
 }
@@ -103,8 +103,13 @@ impl Credentials {
         let is_held = |name: &str| self.held.iter().any(|held| held.spec.name == name);
         let held = policy.credentials.iter().filter(|one| is_held(&one.name));
         let presets: Vec<&String> = held.filter_map(|one| one.preset.as_ref()).collect();
-        self.state
-            .retain(|file| !file.unless.iter().any(|preset| presets.contains(&preset)));
+        self.state.retain(|state| {
+            !state
+                .file
+                .unless
+                .iter()
+                .any(|preset| presets.contains(&preset))
+        });
     }
 
     fn add(&mut self, credential: &Credential, source: UserSource) -> io::Result<()> {
@@ -129,7 +134,9 @@ impl Credentials {
                 *self.files.entry(PathBuf::from(&file.path)).or_default() += &text;
             }
         }
-        self.state.extend_from_slice(&credential.state);
+        let state = credential.state.iter().cloned();
+        self.state
+            .extend(state.map(|file| AgentStateFile::new(file, &placeholder, &credential.shape)));
         self.held.push(HeldCredential {
             spec: CredentialSpec {
                 name: credential.name.clone(),
@@ -189,7 +196,7 @@ impl Credentials {
     }
 
     /// Files of agents' own state, for where there are none.
-    pub(crate) fn state(&self) -> &[InitialFile] {
+    pub(crate) fn state(&self) -> &[AgentStateFile] {
         &self.state
     }
 
@@ -499,20 +506,27 @@ mod tests {
     fn an_agent_is_told_of_a_key_that_its_user_has_alone() {
         let world = World::new();
         world.file("home/token", b"value");
-        let state = |file: &str, others: &str| {
-            let credentials = world.resolve_with(&format!(
-                "[credential.key]\nfrom = {{ file = '~/{file}' }}\npreset = 'anthropic'\n\
-                 [credential.login]\npreset = 'claude-login'\n[profile.a]\ncredentials = ['key'{others}]\n"
-            ));
-            credentials.state().to_vec()
-        };
-        let [file] = &state("token", "")[..] else {
-            panic!("one file");
-        };
-        assert_eq!(file.variable, "CLAUDE_CONFIG_DIR");
-        assert!(file.text.contains("lazaret-stand-in-0AA"), "{file:?}");
-        assert_eq!(state("absent", ""), []);
-        assert_eq!(state("token", ", 'login'"), []);
+        for (preset, login, variable) in [
+            ("anthropic", "claude-login", "CLAUDE_CONFIG_DIR"),
+            ("openai", "codex-login", "CODEX_HOME"),
+        ] {
+            let state = |file: &str, others: &str| {
+                let credentials = world.resolve_with(&format!(
+                    "[credential.key]\nfrom = {{ file = '~/{file}' }}\npreset = '{preset}'\n\
+                     [credential.login]\npreset = '{login}'\n[profile.a]\ncredentials = ['key'{others}]\n"
+                ));
+                credentials.state().to_vec()
+            };
+            let [state_file] = &state("token", "")[..] else {
+                panic!("one file");
+            };
+            assert_eq!(state_file.file.variable, variable);
+            let text = state_file.text();
+            assert!(text.contains("lazaret-stand-in-0AA"), "{text}");
+            assert!(!text.contains("{placeholder}"), "{text}");
+            assert_eq!(state("absent", ""), []);
+            assert_eq!(state("token", ", 'login'"), []);
+        }
     }
 
     #[test]

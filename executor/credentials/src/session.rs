@@ -11,7 +11,7 @@ use executor_spec::linked_repository::LinkedRepository;
 use executor_spec::scratch::Scratch;
 use executor_spec::variables::Variables;
 use executor_spec::zones::Zones;
-use policies::credential_table::InitialFile;
+use policies::credential_table::AgentStateFile;
 use policies::{EffectivePolicy, EnvironmentRules, GatewaySettings};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -182,8 +182,8 @@ impl NewCredentials {
         self.held.files()
     }
 
-    /// Files of agents' own state, which are written where there are none.
-    pub fn initial_state(&self) -> &[InitialFile] {
+    /// Files of agents' own state: see [`AgentStateFile`].
+    pub fn initial_state(&self) -> &[AgentStateFile] {
         self.held.state()
     }
 

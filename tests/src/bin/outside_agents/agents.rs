@@ -108,6 +108,12 @@ pub struct Vendor {
     /// The variable that the agent reads, and what stands before the key in the head of a request, in lower case.
     pub variable: &'static str,
     pub header: &'static str,
+    /// The beginning of the request for an answer of the model.
+    pub request: &'static str,
+    /// The question on a terminal that a person who has the key has to answer.
+    pub question: &'static str,
+    /// What such a person presses where a screen has this; elsewhere only the enter key. `{key}` is the key.
+    pub answers: &'static [(&'static str, &'static str)],
 }
 
 const OPENAI: Vendor = Vendor {
@@ -115,6 +121,12 @@ const OPENAI: Vendor = Vendor {
     hosts: &["api.openai.com"],
     variable: "OPENAI_API_KEY",
     header: "authorization: bearer ",
+    request: "POST /v1/responses",
+    question: "Sign in another way",
+    answers: &[
+        ("3. Sign in another way", "3"),
+        ("Paste or type your API key", "{key}"),
+    ],
 };
 
 pub struct Agent {
@@ -171,11 +183,26 @@ pub const AGENTS: [Agent; 5] = [
             hosts: &["api.anthropic.com", "platform.claude.com"],
             variable: "ANTHROPIC_API_KEY",
             header: "x-api-key: ",
+            request: "POST /v1/messages",
+            question: "Do you want to use this API key?",
+            answers: &[
+                ("Do you want to use this API key?", "\x1b[A\r"),
+                ("Yes, I trust this folder", "\x1b[B\r"),
+            ],
         }),
     },
     Agent {
         name: "Codex 0.169.0",
-        ways: &[Plain, Server, ExecServer, Whole, Credential, Key],
+        ways: &[
+            Plain,
+            Server,
+            ExecServer,
+            Whole,
+            Credential,
+            Key,
+            Terminal,
+            KeyTerminal,
+        ],
         program: "codex",
         profile: "codex",
         client: "codex",
@@ -471,6 +498,9 @@ impl Agent {
             "claude" if matches!(way, Way::Terminal | Way::KeyTerminal) => &["go"],
             "claude" if way == Way::Hook || way.is_server() => &["-p", "go"],
             "claude" => &["-p", "go", "--dangerously-skip-permissions"],
+            "codex" if matches!(way, Way::Terminal | Way::KeyTerminal) => {
+                &["-m", "mock", "-s", mode, "go"]
+            }
             "codex" => &[
                 "exec",
                 "--skip-git-repo-check",

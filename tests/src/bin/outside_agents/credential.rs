@@ -45,9 +45,6 @@ search "$k" KEY; search lazaret-stand-in-0AA PLACEHOLDER"#;
 /// The beginning of a key, in lower case, as all is that the model has seen of a head.
 const BEGINNING: &str = "sk-ant-api03-the-real-key-";
 
-/// Questions of Claude Code about a key in its variable, and about a folder.
-const KEY_QUESTION: &str = "Do you want to use this API key?";
-const TRUST_QUESTION: &str = "Yes, I trust this folder";
 const SCREEN: (u16, u16) = (50, 120);
 
 /// A user with a key, whose agent's vendor is this test's.
@@ -197,6 +194,11 @@ fn variable<'t>(text: &'t str, name: &str) -> &'t str {
     value.unwrap_or_default()
 }
 
+/// Whether a character is one of braille, of which Codex makes pictures that move.
+fn is_of_picture(character: char) -> bool {
+    ('\u{2800}'..='\u{28ff}').contains(&character)
+}
+
 /// Two sessions of an agent at which a person sits, who says yes to all. The agent must not ask about a placeholder, which is another one
 /// in each session. It asks once about a key in its variable: the control.
 fn on_terminal(bench: &Bench, packages: &Packages, show: bool) -> Seen {
@@ -207,7 +209,7 @@ fn on_terminal(bench: &Bench, packages: &Packages, show: bool) -> Seen {
         let is_asked = || {
             let asked = bench.model.asked();
             let mut new = asked.iter().skip(before);
-            new.any(|request| request.line.starts_with("POST /v1/messages"))
+            new.any(|request| request.line.starts_with(bench.vendor.request))
         };
         let (rows, columns) = SCREEN;
         let mut terminal = Terminal::start(&mut bench.command(packages), rows, columns);
@@ -215,17 +217,17 @@ fn on_terminal(bench: &Bench, packages: &Packages, show: bool) -> Seen {
         worked &= until(LIMIT, || {
             std::thread::sleep(Duration::from_secs(1));
             let screen = terminal.rows(rows, columns).join("\n");
+            let screen = screen.replace(is_of_picture, "");
             // A screen that still changes takes no keys, and one that does not has its answer.
             if screen != last {
                 last = screen;
                 return is_asked();
             }
-            asks |= screen.contains(KEY_QUESTION);
-            terminal.send(match &screen {
-                screen if screen.contains(KEY_QUESTION) => "\x1b[A\r",
-                screen if screen.contains(TRUST_QUESTION) => "\x1b[B\r",
-                _ => "\r",
-            });
+            asks |= screen.contains(bench.vendor.question);
+            let mut answers = bench.vendor.answers.iter();
+            let answer = answers.find(|(text, _)| screen.contains(text));
+            let (_, keys) = answer.unwrap_or(&("", "\r"));
+            terminal.send(&keys.replace("{key}", &bench.key));
             is_asked()
         });
         if show {
