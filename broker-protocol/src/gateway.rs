@@ -5,7 +5,7 @@
 
 use crate::lease::Lease;
 use crate::limit::{self, TooLarge, at_most};
-use crate::network::{ConnectionReport, HostList};
+use crate::network::{ConnectionReport, ConnectionVerdict, HostList};
 use crate::request::CallId;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,8 @@ pub enum ToGateway {
     Agent,
     /// Answers [`FromGateway::AgentWanted`] if there is no agent: why, for people, as a sentence of at most [`limit::DENIAL_TEXT`] bytes.
     NoAgent(String),
+    /// The first [`FromGateway::Used`] without this answer is in the audit.
+    Recorded,
 }
 
 /// A session's part of the network, as its gateway needs it.
@@ -360,7 +362,7 @@ pub enum FromGateway {
         /// The credential, by its place in [`GatewaySpec::credentials`].
         credential: u16,
     },
-    /// Uses of a credential, counted.
+    /// Uses of a credential, counted. Answered by [`ToGateway::Recorded`]: the first use of a call waits for that.
     Used(CredentialReport),
     /// A request waits for an answer: at most one of a call at a time. After a while its program is told to come back, and the question
     /// stays open.
@@ -371,6 +373,26 @@ pub enum FromGateway {
     AgentWanted,
     /// A signature waits for an answer.
     SignatureWanted(HeldSignature),
+    /// Connections that were reported as [`FromGateway::Connected`] have ended.
+    Disconnected(ConnectionEnds),
+}
+
+/// Connections of one call to one place that have ended within a second, for the audit. Whoever has connected is a program of a cell, or at
+/// a published port one of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionEnds {
+    /// The host in its canonical form, as in [`ConnectionReport`].
+    pub host: String,
+    pub port: u16,
+    /// The call of the cell, as in [`ConnectionReport`].
+    pub call: Option<CallId>,
+    /// What was reported of them at their beginning.
+    pub verdict: ConnectionVerdict,
+    /// How many: at least one.
+    pub count: u32,
+    /// Bytes that whoever has connected has sent on all of them, and received: with TLS, as encrypted.
+    pub sent: u64,
+    pub received: u64,
 }
 
 /// Uses of one credential with one result, for the audit.
@@ -655,6 +677,16 @@ impl Authority {
     }
 }
 
+impl ConnectionEnds {
+    /// Checks every limit that the type itself does not enforce.
+    ///
+    /// # Errors
+    /// The field at fault.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        check_place(&self.host, self.port, self.count)
+    }
+}
+
 impl CredentialReport {
     /// Checks every limit that the type itself does not enforce.
     ///
@@ -682,7 +714,7 @@ fn check_place(host: &str, port: u16, count: u32) -> Result<(), TooLarge> {
     let connection = ConnectionReport {
         host: host.to_owned(),
         port,
-        verdict: crate::ConnectionVerdict::Allowed,
+        verdict: ConnectionVerdict::Allowed,
         count,
         call: None,
         why: None,

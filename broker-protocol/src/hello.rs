@@ -11,7 +11,7 @@ use thiserror::Error;
 /// First bytes of a [`Hello`], which distinguish an unrelated client from an old one.
 pub const MAGIC: [u8; 8] = *b"LAZARET\0";
 /// Version of everything in this crate. Any change of a wire type increments it: bincode does not describe itself.
-pub const VERSION: u16 = 31;
+pub const VERSION: u16 = 32;
 /// Optional features that this build supports, one bit each. None is defined yet.
 pub(crate) const FEATURES: u64 = 0;
 

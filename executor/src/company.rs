@@ -76,6 +76,7 @@ fn answer_once(gateway: &mut Connection, held: &mut Credentials) -> io::Result<b
             // Those are of sessions, and this gateway has no rules that ask.
             FromGateway::Serving(_)
             | FromGateway::Connected(_)
+            | FromGateway::Disconnected(_)
             | FromGateway::Used(_)
             | FromGateway::Asked(_)
             | FromGateway::AgentWanted

@@ -50,6 +50,15 @@ fn allowed_hosts_are_reached_by_the_clients_that_people_use(place: Place) {
     assert_eq!(server.hits(), 4);
     let records = audited(&world, "connection");
     let want = json!(["localhost", port, "allowed"]);
+    let ends = audited(&world, "disconnected");
+    let sum = |name: &str| {
+        ends.iter()
+            .filter_map(|one| one[name].as_u64())
+            .sum::<u64>()
+    };
+    assert_eq!(sum("count"), 4, "{ends:?}");
+    // Each request has a line, each answer its `pong` too.
+    assert!(sum("sent") > 4 * 16 && sum("received") > 4 * 20, "{ends:?}");
     assert!(
         records.len() == 4
             && records

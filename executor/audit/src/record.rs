@@ -4,7 +4,7 @@
 //! path, and the name of a client's tool or server, from which known ones are taken out. Messages are left out too; they may
 //! quote input.
 
-use broker_protocol::gateway::CredentialReport;
+use broker_protocol::gateway::{ConnectionEnds, CredentialReport};
 use broker_protocol::{
     CallId, ConnectionReport, Decision, Digest, Ended, ErrorKind, Extent, Failed, LayerSet, Lease,
     Opened, Outcome, Request, Spill, Tier, Usage, ZonePath, frame,
@@ -175,6 +175,18 @@ impl Record {
             .value("count", report.count)
             .of_call(report.call)
             .optional("why", why)
+    }
+
+    /// Connections of cells have ended, as the gateway reports them: with the bytes that whoever has connected has sent and received.
+    pub fn disconnected(host: &str, ends: &ConnectionEnds) -> Self {
+        Self::new("disconnected")
+            .text("host", host)
+            .value("port", ends.port)
+            .text("verdict", ends.verdict.name())
+            .value("count", ends.count)
+            .value("sent", ends.sent)
+            .value("received", ends.received)
+            .of_call(ends.call)
     }
 
     /// Uses of a credential by cells, as the gateway reports them: with its name in the policy.

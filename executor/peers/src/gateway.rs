@@ -4,8 +4,8 @@
 use crate::connection::Connection;
 use crate::outgoing::ProgramQuestion;
 use broker_protocol::gateway::{
-    Authority, CredentialReport, FromGateway, GatewaySpec, HeldRequest, HeldSignature,
-    RequestAnswer, RuleAction, SshSpec, ToGateway,
+    Authority, ConnectionEnds, CredentialReport, FromGateway, GatewaySpec, HeldRequest,
+    HeldSignature, RequestAnswer, RuleAction, SshSpec, ToGateway,
 };
 use broker_protocol::{
     ConnectionReport, Finding, FindingKind, FrameError, Lease, VERSION, VERSION_VARIABLE,
@@ -78,6 +78,8 @@ pub struct GatewayStart {
 #[derive(Debug, PartialEq, Eq)]
 pub enum GatewayEvent {
     Connected(ConnectionReport),
+    Disconnected(ConnectionEnds),
+    /// Uses of a credential: answered by [`Gateway::recorded`] when they are in the audit.
     Used(CredentialReport),
     /// The authority of the session's certificates: once, from the first gateway.
     Authority(Authority),
@@ -112,6 +114,8 @@ struct GatewayProcess {
     connection: Connection,
     /// Of one that the client has made, there is none: it ends with its connection.
     pidfd: Option<OwnedFd>,
+    /// Reports of uses that were taken from it and are not in the audit yet.
+    unrecorded: usize,
     /// When it counts as stuck, while there is something that it has not taken.
     stuck: Option<Instant>,
 }
@@ -170,6 +174,16 @@ impl Gateway {
     pub fn answer(&mut self, question: u32, answer: RequestAnswer) {
         if let Some(process) = &mut self.process {
             let sent = process.send(&ToGateway::Answered { question, answer });
+            self.or_replace(sent);
+        }
+    }
+
+    /// Tells it that a report of uses is in the audit. A successor has not sent those of before.
+    pub fn recorded(&mut self) {
+        let awaits = |process: &&mut GatewayProcess| process.unrecorded > 0;
+        if let Some(process) = self.process.as_mut().filter(awaits) {
+            process.unrecorded -= 1;
+            let sent = process.send(&ToGateway::Recorded);
             self.or_replace(sent);
         }
     }
@@ -321,6 +335,7 @@ impl GatewayStart {
         Ok(GatewayProcess {
             connection,
             pidfd: self.maker.make(&theirs)?,
+            unrecorded: 0,
             stuck: None,
         })
     }
@@ -447,7 +462,12 @@ impl GatewayProcess {
                 if !is_known(report.credential) {
                     return Err(GatewayLoss::Nonsense);
                 }
+                self.unrecorded += 1;
                 Ok(Some(GatewayEvent::Used(report)))
+            }
+            FromGateway::Disconnected(ends) => {
+                ends.check().map_err(|_| GatewayLoss::Nonsense)?;
+                Ok(Some(GatewayEvent::Disconnected(ends)))
             }
             FromGateway::Asked(request) => {
                 let question = start.question(&request).ok_or(GatewayLoss::Nonsense)?;
@@ -629,14 +649,14 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_gateway_that_sends_nonsense_is_killed_and_followed_by_another() {
-        let framed = |frame: &FromGateway| {
-            let mut bytes = Vec::new();
-            broker_protocol::encode(frame, &mut bytes).unwrap();
-            bytes
-        };
-        let report = CredentialReport {
+    fn framed(frame: &FromGateway) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        broker_protocol::encode(frame, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn used() -> CredentialReport {
+        CredentialReport {
             credential: 0,
             host: "a.example".into(),
             port: 443,
@@ -644,7 +664,42 @@ mod tests {
             verdict: broker_protocol::gateway::CredentialVerdict::Used,
             count: 1,
             call: None,
+        }
+    }
+
+    #[test]
+    fn each_report_of_uses_is_answered_once_and_by_no_other_gateway() {
+        let mut spoken = spoken();
+        let credential = broker_protocol::gateway::CredentialSpec {
+            name: "one".into(),
+            placeholder: "placeholder".into(),
+            hosts: vec!["a.example:443".into()],
+            attach: broker_protocol::gateway::Attach::Bearer,
+            uses: vec![],
         };
+        spoken.gateway.start.spec.credentials = vec![credential];
+        let report = || framed(&FromGateway::Used(used()));
+        nix::unistd::write(&spoken.theirs, &report()).unwrap();
+        assert_eq!(spoken.gateway.receive(), [GatewayEvent::Used(used())]);
+        let mut recorded = Vec::new();
+        broker_protocol::encode(&ToGateway::Recorded, &mut recorded).unwrap();
+        spoken.gateway.recorded();
+        // Nothing of it is left to be recorded.
+        spoken.gateway.recorded();
+        let mut answers = [0; 64];
+        let length = nix::unistd::read(&spoken.theirs, &mut answers).unwrap();
+        assert_eq!(answers[..length], recorded);
+        nix::unistd::write(&spoken.theirs, &report()).unwrap();
+        assert_eq!(spoken.gateway.receive().len(), 1);
+        spoken.gateway.replace(&GatewayLoss::Ended);
+        let waiting = |gateway: &Gateway| gateway.process.as_ref().unwrap().connection.waiting();
+        let before = waiting(&spoken.gateway);
+        spoken.gateway.recorded();
+        assert_eq!(waiting(&spoken.gateway), before);
+    }
+
+    #[test]
+    fn a_gateway_that_sends_nonsense_is_killed_and_followed_by_another() {
         let asked = HeldRequest {
             question: 1,
             call: 1,
@@ -667,7 +722,7 @@ mod tests {
             vec![6, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             // No credential has this place.
             framed(&FromGateway::Wanted { credential: 0 }),
-            framed(&FromGateway::Used(report)),
+            framed(&FromGateway::Used(used())),
             // No rule asks.
             framed(&FromGateway::Asked(asked.clone())),
             framed(&FromGateway::Claimed(asked)),

@@ -3,7 +3,7 @@
 use super::Session;
 use crate::call::Call;
 use broker_protocol::gateway::{
-    CredentialReport, HeldSignature, RequestAnswer, SignaturePurpose, SshSpec,
+    ConnectionEnds, CredentialReport, HeldSignature, RequestAnswer, SignaturePurpose, SshSpec,
 };
 use broker_protocol::{CallId, ConnectionReport, Failed, FromBroker};
 use executor_audit::record::Record;
@@ -51,7 +51,12 @@ impl Session {
         for event in events {
             match event {
                 GatewayEvent::Connected(report) => self.refused_or_connected(report)?,
-                GatewayEvent::Used(report) => self.used(&report)?,
+                GatewayEvent::Disconnected(ends) => self.disconnected(&ends)?,
+                GatewayEvent::Used(report) => {
+                    self.used(&report)?;
+                    let gateway = self.gateway.iter_mut();
+                    gateway.for_each(Gateway::recorded);
+                }
                 GatewayEvent::Asked(question) => self.ask_about(&question)?,
                 GatewayEvent::Claimed(request) => self.claim(&request)?,
                 GatewayEvent::AgentWanted => {
@@ -228,6 +233,11 @@ impl Session {
         Ok(())
     }
 
+    fn disconnected(&mut self, ends: &ConnectionEnds) -> Result<(), Failed> {
+        let host = self.audit.redacted(&ends.host);
+        Ok(self.audit.append(&Record::disconnected(&host, ends))?)
+    }
+
     /// Takes what the gateway has reported, and the refusals that were only counted: what belongs to a call that ends comes before its
     /// end, and none of it to a call that begins.
     pub(super) fn settle_connections(&mut self) -> Result<(), Failed> {
@@ -248,6 +258,7 @@ impl Session {
         for event in events.unwrap_or_default() {
             match event {
                 GatewayEvent::Connected(report) => self.refused_or_connected(report)?,
+                GatewayEvent::Disconnected(ends) => self.disconnected(&ends)?,
                 GatewayEvent::Used(report) => self.used(&report)?,
                 GatewayEvent::Asked(_)
                 | GatewayEvent::Claimed(_)

@@ -2,5 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod framed;
+pub mod wanted;
 
 pub use framed::{Framed, HEAD};

@@ -75,7 +75,8 @@ impl ControlSocket {
             ToGateway::Leases(_)
             | ToGateway::NoValue { .. }
             | ToGateway::NoAgent(_)
-            | ToGateway::Answered { .. } => Vec::new(),
+            | ToGateway::Answered { .. }
+            | ToGateway::Recorded => Vec::new(),
         };
         Ok(Some(ReceivedFrame { frame, descriptors }))
     }

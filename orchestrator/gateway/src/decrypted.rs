@@ -4,8 +4,8 @@
 //! Comes from the relay after its `CONNECT` was answered; goes to the host by connections that the relay opens. Believes neither the
 //! program nor the host.
 
+use crate::traffic::ProgramConnection;
 use authority::Certifier;
-use broker_protocol::CallId;
 use broker_protocol::gateway::{Attach, Authority, FromGateway, GatewaySpec, RequestAnswer};
 use carry::HostConnection;
 use host::DecryptedHost;
@@ -158,6 +158,11 @@ impl TlsTerminator {
         self.session.learn(credential);
     }
 
+    /// One more report of uses, in their order, is in the audit.
+    pub fn recorded(&self) {
+        self.session.reports.recorded();
+    }
+
     /// Takes the answer to a question about a request.
     pub fn answer(&self, question: u32, answer: RequestAnswer) {
         self.session.questions.answer(question, answer);
@@ -186,7 +191,7 @@ impl TlsTerminator {
         self.session.reports.flush();
     }
 
-    /// Carries a connection of a program, of this call, to a place that [`TlsTerminator::is_for`] names, until it ends. `first` was read from it already;
+    /// Carries a connection of a program to a place that [`TlsTerminator::is_for`] names, until it ends. `first` was read from it already;
     /// `connect` opens a connection to the place, as the relay's rules allow. Without TLS a credential is never used; what comes passes as it
     /// is, unless rules name the host. A quiet connection ends if `is_crowded` says that others may need its place. Dropped, it ends all that belongs to the connection.
     ///
@@ -194,7 +199,7 @@ impl TlsTerminator {
     /// Why it ended before its time.
     pub async fn carry<C, E>(
         &self,
-        (program, call): (TcpStream, CallId),
+        program: ProgramConnection,
         first: Vec<u8>,
         (host, port): (&str, u16),
         connect: C,
@@ -215,7 +220,7 @@ impl TlsTerminator {
                 why: "it is the host of no credential and no rule".into(),
             });
         };
-        let connection = HostConnection::new(self.session.clone(), host, connect, call);
+        let connection = HostConnection::new(self.session.clone(), host, connect, program.call);
         connection.carry(program, first, is_crowded).await
     }
 }

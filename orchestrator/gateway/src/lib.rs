@@ -9,6 +9,8 @@ mod relay;
 mod reports;
 mod resolver;
 mod serve;
+mod traffic;
 
 pub use resolver::System;
 pub use serve::serve;
+pub use traffic::{ProgramConnection, Traffic};

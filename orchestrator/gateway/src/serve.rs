@@ -71,10 +71,7 @@ pub fn serve() -> Result<(), GatewayError> {
         lists: spec.lists.clone(),
     };
     let policy = network::from_lists(&hosts).map_err(|_| GatewayError::Hosts)?;
-    let decrypts = !spec.credentials.is_empty() || !spec.rules.is_empty();
-    let roots = decrypts.then(CertificateRoots::of_machine);
-    let roots = roots.map(|roots| roots.with_company(&spec.authorities));
-    let roots = roots.transpose().map_err(|_| GatewayError::Roots)?;
+    let roots = roots_of(&spec)?;
     let proxy = spec.proxy.as_ref().map(UpstreamProxy::try_from);
     let proxy = proxy.transpose()?;
     confined_runtime(confine::confine)?.block_on(async {
@@ -91,6 +88,7 @@ pub fn serve() -> Result<(), GatewayError> {
         let relay = Relay::new(policy, in_force, reports.clone(), terminator.clone(), proxy)
             .with_ports(spec.connect)
             .with_agent(agent.clone());
+        let ends = relay.ends();
         reports.send(&FromGateway::Serving(authority));
         tokio::select! {
             served = relay.serve(sockets) => Ok(served?),
@@ -100,11 +98,20 @@ pub fn serve() -> Result<(), GatewayError> {
                 // The broker sends nothing more, and still reads: what was only counted until now is told too.
                 refusals.flush();
                 terminator.iter().for_each(|one| one.flush());
+                ends.finish();
                 reports.sent().await;
                 heard
             } => heard,
         }
     })
+}
+
+/// The authorities by which hosts are verified, if a connection may be decrypted.
+fn roots_of(spec: &GatewaySpec) -> Result<Option<CertificateRoots>, GatewayError> {
+    let decrypts = !spec.credentials.is_empty() || !spec.rules.is_empty();
+    let roots = decrypts.then(CertificateRoots::of_machine);
+    let roots = roots.map(|roots| roots.with_company(&spec.authorities));
+    roots.transpose().map_err(|_| GatewayError::Roots)
 }
 
 /// The user's ssh agent as cells have it, if the policy names some of its keys.
@@ -245,6 +252,11 @@ pub(crate) async fn hear(
                     let terminator =
                         terminator.ok_or(ControlError::OutOfTurn("an answer to nobody"))?;
                     terminator.answer(question, answer);
+                }
+                ToGateway::Recorded => {
+                    let terminator =
+                        terminator.ok_or(ControlError::OutOfTurn("a record of nothing"))?;
+                    terminator.recorded();
                 }
             }
         }

@@ -4,6 +4,7 @@
 pub mod error;
 pub mod guard;
 pub mod hello;
+pub mod place;
 pub mod target;
 
 pub use error::{ReachError, Unresolved};

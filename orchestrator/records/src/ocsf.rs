@@ -21,6 +21,7 @@ const ERROR: OcsfClass = OcsfClass::of(6, 6008, 1);
 /// API Activity, none of create, read, update, delete: what a call does is its tool's matter.
 const CALL: OcsfClass = OcsfClass::of(6, 6003, 99);
 const CONNECTION: OcsfClass = OcsfClass::of(4, 4001, 1);
+const CONNECTION_END: OcsfClass = OcsfClass::of(4, 4001, 2);
 const NO_CONNECTION: OcsfClass = OcsfClass::of(4, 4001, 5);
 
 impl OcsfClass {
@@ -100,6 +101,7 @@ fn class(record: &Value) -> OcsfClass {
         ("fault" | "break", _) => ERROR,
         ("connection", "allowed" | "published") => CONNECTION,
         ("connection", _) => NO_CONNECTION,
+        ("disconnected", _) => CONNECTION_END,
         // Those of later versions too.
         _ => CALL,
     }
@@ -163,6 +165,14 @@ fn describe(event: &mut Map<String, Value>, record: &Value, class: OcsfClass) {
             let destination = json!({ "hostname": record["host"], "port": record["port"] });
             add("dst_endpoint", destination);
             add("count", record["count"].clone());
+            if let (Some(sent), Some(received)) =
+                (record["sent"].as_u64(), record["received"].as_u64())
+            {
+                add(
+                    "traffic",
+                    json!({ "bytes_out": sent, "bytes_in": received, "bytes": sent.saturating_add(received) }),
+                );
+            }
         }
         6003 => {
             let actor = json!({ "app_name": "lazaret", "session": { "uid": session } });
@@ -235,6 +245,12 @@ mod tests {
                 4001,
                 400_101,
                 &["src_endpoint", "dst_endpoint"],
+            ),
+            (
+                json!({ "kind": "disconnected", "verdict": "allowed", "sent": 1, "received": 2 }),
+                4001,
+                400_102,
+                &["src_endpoint", "dst_endpoint", "traffic"],
             ),
             (
                 json!({ "kind": "connection", "verdict": "stranger" }),

@@ -52,7 +52,7 @@ orchestrator-signature:
 orchestrator-aws: orchestrator-http
 orchestrator-ssh-agent: broker-protocol
 orchestrator-effects: broker-protocol policies orchestrator-aws orchestrator-http
-orchestrator-framing:
+orchestrator-framing: orchestrator-reach
 orchestrator-logins: broker-protocol orchestrator-effects orchestrator-http orchestrator-reach policies
 orchestrator-gateway: orchestrator-aws orchestrator-effects orchestrator-framing orchestrator-logins orchestrator-ssh-agent broker-protocol policies orchestrator-reach orchestrator-http orchestrator-confine
 orchestrator-results: broker-protocol policies orchestrator-text

@@ -47,6 +47,7 @@ fn every_variant_of_the_gateways_border_has_an_example() {
         ToGateway::Answered { .. } => 4,
         ToGateway::Agent => 5,
         ToGateway::NoAgent(_) => 6,
+        ToGateway::Recorded => 7,
     };
     let from = |frame: &FromGateway| match frame {
         FromGateway::Serving(_) => 0,
@@ -57,6 +58,7 @@ fn every_variant_of_the_gateways_border_has_an_example() {
         FromGateway::AgentWanted => 5,
         FromGateway::SignatureWanted(_) => 6,
         FromGateway::Claimed(_) => 7,
+        FromGateway::Disconnected(_) => 8,
     };
     let attach = |attach: &Attach| match attach {
         Attach::Bearer => 0,
@@ -71,13 +73,13 @@ fn every_variant_of_the_gateways_border_has_an_example() {
         seen.dedup();
         assert_eq!(seen, (0..count).collect::<Vec<_>>());
     };
-    has_all(to_gateway().iter().map(|(_, frame)| to(frame)).collect(), 7);
+    has_all(to_gateway().iter().map(|(_, frame)| to(frame)).collect(), 8);
     has_all(
         from_gateway()
             .iter()
             .map(|(_, frame)| from(frame))
             .collect(),
-        8,
+        9,
     );
     has_all(
         credentials()
@@ -92,6 +94,7 @@ fn every_variant_of_the_gateways_border_has_an_example() {
             FromGateway::Used(report) => Some(report.verdict),
             FromGateway::Serving(_)
             | FromGateway::Connected(_)
+            | FromGateway::Disconnected(_)
             | FromGateway::Wanted { .. }
             | FromGateway::Asked(_)
             | FromGateway::AgentWanted
@@ -245,6 +248,7 @@ fn to_gateway() -> Vec<(&'static str, ToGateway)> {
         ("no value", ToGateway::NoValue { credential: 1, why }),
         ("agent", ToGateway::Agent),
         ("no agent", ToGateway::NoAgent("there is none".into())),
+        ("recorded", ToGateway::Recorded),
     ]
 }
 
@@ -318,6 +322,18 @@ fn from_gateway() -> Vec<(&'static str, FromGateway)> {
         ),
         ("connected", FromGateway::Connected(connected)),
         ("connected, refused", FromGateway::Connected(refused)),
+        (
+            "disconnected",
+            FromGateway::Disconnected(ConnectionEnds {
+                host: "a.example".into(),
+                port: 443,
+                call: Some(7),
+                verdict: ConnectionVerdict::Allowed,
+                count: 2,
+                sent: 3,
+                received: 1 << 40,
+            }),
+        ),
         ("wanted", FromGateway::Wanted { credential: 1 }),
         ("asked", FromGateway::Asked(asked.clone())),
         ("claimed", FromGateway::Claimed(asked)),

@@ -10,6 +10,7 @@ use super::session::{CredentialSession, plain};
 use super::streams::{Activity, Rewound, WatchedStream};
 use super::tasks::TaskOwner;
 use super::upstream::{Connect, Dialer, HostIo, Protocol, Upstream};
+use crate::traffic::ProgramConnection;
 use broker_protocol::CallId;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -106,12 +107,14 @@ impl HostConnection {
     /// Carries it until it ends.
     pub(super) async fn carry(
         self,
-        program: TcpStream,
+        program: ProgramConnection,
         first: Vec<u8>,
         is_crowded: impl Fn() -> bool,
     ) -> Result<(), CarryError> {
         let times = self.session.times;
-        let program = Rewound::new(first, WatchedStream::new(program, self.activity.clone()));
+        program.traffic.add_sent(first.len());
+        let watched = WatchedStream::new(program.stream, self.activity.clone());
+        let program = Rewound::new(first, watched.counted(program.traffic));
         tokio::select! {
             ended = self.begin(program) => ended,
             () = self.activity.ended(times, is_crowded) => Err(CarryError::Idle),

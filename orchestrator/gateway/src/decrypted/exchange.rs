@@ -306,7 +306,7 @@ impl Exchange {
             None => value,
         };
         let verdict = attachment.verdict;
-        self.host.count(credential, method.as_str(), verdict);
+        self.host.record(credential, method.as_str(), verdict).await;
         Ok(AttachedCredential { attachment, value })
     }
 

@@ -66,6 +66,12 @@ impl Deref for CalledHost {
 }
 
 impl CalledHost {
+    /// Counts a use of a value that will be sent. When this returns, the first of its kind is in the audit.
+    pub(super) async fn record(&self, credential: u16, method: &str, verdict: CredentialVerdict) {
+        self.count(credential, method, verdict);
+        self.reports.firsts_recorded().await;
+    }
+
     pub(super) fn count(&self, credential: u16, method: &str, verdict: CredentialVerdict) {
         let place = (&*self.host, self.port);
         self.reports

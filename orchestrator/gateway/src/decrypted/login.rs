@@ -57,7 +57,7 @@ impl Exchange {
         }
         if !request.tokens.is_empty() {
             let (method, verdict) = (head.method.as_str(), CredentialVerdict::Used);
-            self.host.count(credential, method, verdict);
+            self.host.record(credential, method, verdict).await;
         }
         self.prepare(&mut head, ProtocolSwitch::None)?;
         head.headers.remove(CONTENT_LENGTH);

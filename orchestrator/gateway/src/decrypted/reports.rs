@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::rc::Rc;
+use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
@@ -94,6 +95,10 @@ pub(crate) struct UseReports {
     refused: Tally<RefusedRequest>,
     /// Whether what is counted will be reported.
     is_pending: Cell<bool>,
+    /// How many reports of uses were sent, of which the last that was the first of its kind, and how many are in the audit.
+    sent: Cell<u64>,
+    first: Cell<u64>,
+    recorded: watch::Sender<u64>,
     times: Times,
     pub(crate) tell: Rc<dyn Fn(FromGateway)>,
 }
@@ -104,10 +109,14 @@ impl UseReports {
             uses: Tally::new(),
             refused: Tally::new(),
             is_pending: Cell::new(false),
+            sent: Cell::new(0),
+            first: Cell::new(0),
+            recorded: watch::Sender::new(0),
             times,
             tell,
         })
     }
+
     pub(super) fn count(
         self: &Rc<Self>,
         call: Option<CallId>,
@@ -133,9 +142,22 @@ impl UseReports {
             self.uses.retain(|_| false);
         }
         if self.uses.is_first(&kind) {
-            return self.send(kind, 1);
+            self.send(kind, 1);
+            return self.first.set(self.sent.get());
         }
         self.report_later();
+    }
+
+    /// Waits until the first use of each kind so far is in the audit.
+    pub(super) async fn firsts_recorded(&self) {
+        let (first, mut recorded) = (self.first.get(), self.recorded.subscribe());
+        // The sender is ours, so this does not fail.
+        let _ = recorded.wait_for(|recorded| *recorded >= first).await;
+    }
+
+    /// One more report of uses is in the audit.
+    pub(super) fn recorded(&self) {
+        self.recorded.send_modify(|recorded| *recorded += 1);
     }
 
     /// Reports a refusal to the people who run the command, the first of each kind of each call at once. `why` names what would allow it.
@@ -204,6 +226,7 @@ impl UseReports {
     }
 
     fn send(&self, kind: UseKind, count: u32) {
+        self.sent.set(self.sent.get() + 1);
         (self.tell)(FromGateway::Used(CredentialReport {
             credential: kind.credential,
             host: kind.host,

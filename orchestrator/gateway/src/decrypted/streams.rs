@@ -1,6 +1,7 @@
 //! Streams of bytes beneath a connection that is decrypted: with the bytes that were read too early, and with a clock of the last byte.
 
 use super::limits::Times;
+use crate::traffic::Traffic;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -68,11 +69,29 @@ impl Drop for HeldActivity {
 pub(super) struct WatchedStream<S> {
     inner: S,
     activity: Arc<Activity>,
+    /// Of a program's stream: counts its bytes.
+    traffic: Option<Arc<Traffic>>,
 }
 
 impl<S> WatchedStream<S> {
     pub(super) fn new(inner: S, activity: Arc<Activity>) -> Self {
-        Self { inner, activity }
+        Self {
+            inner,
+            activity,
+            traffic: None,
+        }
+    }
+
+    /// Counts the bytes of this stream, which is a program's.
+    pub(super) fn counted(self, traffic: Arc<Traffic>) -> Self {
+        let traffic = Some(traffic);
+        Self { traffic, ..self }
+    }
+
+    fn note_written(&self, length: usize) {
+        self.activity.note();
+        let traffic = self.traffic.iter();
+        traffic.for_each(|traffic| traffic.add_received(length));
     }
 }
 
@@ -82,8 +101,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
         self.activity.note();
+        let traffic = self.traffic.iter();
+        traffic.for_each(|traffic| traffic.add_sent(buf.filled().len() - before));
         Poll::Ready(Ok(()))
     }
 }
@@ -95,7 +117,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let length = ready!(Pin::new(&mut self.inner).poll_write(cx, buf))?;
-        self.activity.note();
+        self.note_written(length);
         Poll::Ready(Ok(length))
     }
 
@@ -113,7 +135,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let length = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, bufs))?;
-        self.activity.note();
+        self.note_written(length);
         Poll::Ready(Ok(length))
     }
 

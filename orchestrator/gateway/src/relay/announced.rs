@@ -4,8 +4,8 @@
 //! of which call a connection is while calls before and after have announced it: such a connection is refused. Otherwise a program could
 //! leave a request behind that is taken for one of the next program with its port, and be served with that call's leases.
 
-use crate::relay::place::Place;
 use broker_protocol::CallId;
+use orchestrator_reach::place::Place;
 use policies::web::HOST_MAX;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

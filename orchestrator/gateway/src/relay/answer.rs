@@ -2,10 +2,10 @@
 //! git and Node print that line.
 
 use crate::relay::connect::ConnectError;
-use crate::relay::place::Place;
-use crate::relay::wanted::{HEAD_MAX, SocksError, WantedError};
 use broker_protocol::ConnectionVerdict;
+use orchestrator_framing::wanted::{HEAD_MAX, SocksError, WantedError};
 use orchestrator_reach::ReachError;
+use orchestrator_reach::place::Place;
 use policies::network::{explained, preset_of};
 use policies::web::PrivatePlace;
 use std::fmt;

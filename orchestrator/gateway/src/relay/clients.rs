@@ -1,12 +1,12 @@
 //! Clients of published ports: each is led into the session if its program is this user's, and bytes are passed both ways.
 
 use crate::relay::leased::NO_CALL;
-use crate::relay::place::Place;
 use crate::relay::published::{CLIENTS, PublishedSockets, Ways};
 use crate::relay::tunnel::{self, Idle, TunnelStart};
 use crate::relay::{IDLE, LOOK, Relay};
 use broker_protocol::ConnectionVerdict;
 use orchestrator_reach::guard::Resolve;
+use orchestrator_reach::place::Place;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -97,17 +97,15 @@ impl<R: Resolve + 'static> Relay<R> {
         self.clients.turn().await;
         match ways.connect(port).await {
             Ok(server) => {
-                self.tell(
-                    (place.as_ref(), NO_CALL),
-                    ConnectionVerdict::Published,
-                    (None, None),
-                )
-                .await;
+                let open = self
+                    .connected((place.as_ref(), NO_CALL), ConnectionVerdict::Published)
+                    .await;
                 let _ = server.set_nodelay(true);
                 let beginning = TunnelStart {
                     first: Vec::new(),
                     host: None,
                     watched: None,
+                    traffic: open.traffic.clone(),
                 };
                 tunnel::pass(&stream, &server, beginning, idle(&ways.places)).await;
             }

@@ -1,9 +1,9 @@
 //! The hosts and ports of this machine that connections may reach at present: the session's, and those leased to all of its calls or to
 //! the call whose programs have connected.
 
-use crate::relay::place::Place;
 use broker_protocol::{CallId, Lease};
 use orchestrator_reach::guard;
+use orchestrator_reach::place::Place;
 use policies::{WebPolicy, network};
 use std::future::pending;
 use tokio::sync::watch;

@@ -3,10 +3,10 @@
 
 use crate::relay::Relay;
 use crate::relay::connect;
-use crate::relay::place::Place;
 use crate::relay::tunnel::{self, TunnelStart};
 use broker_protocol::{CallId, ConnectionVerdict};
 use orchestrator_reach::guard::Resolve;
+use orchestrator_reach::place::Place;
 use std::future::pending;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
@@ -47,16 +47,14 @@ impl<R: Resolve + 'static> Relay<R> {
         ];
         match connect::first_of(&addresses).await {
             Ok(host) => {
-                self.tell(
-                    (place.as_ref(), call),
-                    ConnectionVerdict::Allowed,
-                    (None, None),
-                )
-                .await;
+                let open = self
+                    .connected((place.as_ref(), call), ConnectionVerdict::Allowed)
+                    .await;
                 let beginning = TunnelStart {
                     first: Vec::new(),
                     host: None,
                     watched: None,
+                    traffic: open.traffic.clone(),
                 };
                 let withdrawn = async {
                     match is_own {

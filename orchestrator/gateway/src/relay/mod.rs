@@ -8,6 +8,7 @@
 use crate::decrypted::{CarryError, TlsTerminator};
 use crate::reports::ReportSender;
 use crate::resolver::System;
+use crate::traffic::{EndReports, OpenConnection, ProgramConnection};
 pub(crate) use announced::Unannounced;
 use announced::{AnnouncedConnections, Purpose, QUEUE};
 use answer::{ConnectionRefusal, socks_reply};
@@ -15,10 +16,11 @@ use broker_protocol::gateway::FromGateway;
 use broker_protocol::{CallId, ConnectionReport, ConnectionVerdict, Lease};
 pub(crate) use connect::{ConnectError, first_of};
 use leased::{CellHosts, NO_CALL};
+use orchestrator_framing::wanted::{self, HEAD_MAX, RequestedConnection, SocksError, WantedError};
 use orchestrator_reach::guard::{self, Resolve};
+use orchestrator_reach::place::Place;
 use orchestrator_ssh_agent::{AgentFilter, AgentSocket};
 use pace::Pace;
-use place::Place;
 use policies::WebPolicy;
 use proxy::PolicyJudge;
 pub(crate) use proxy::{ProxyError, TargetJudge, UpstreamProxy};
@@ -37,7 +39,6 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tunnel::{Idle, TunnelStart};
-use wanted::{HEAD_MAX, RequestedConnection, SocksError, WantedError};
 
 mod announced;
 mod answer;
@@ -47,12 +48,10 @@ mod leased;
 mod machine;
 mod owners;
 mod pace;
-mod place;
 mod proxy;
 mod proxy_fault;
 mod published;
 mod tunnel;
-mod wanted;
 
 /// Maximum number of connections; further ones wait in the kernel's queue.
 const AT_ONCE: usize = 128;
@@ -118,6 +117,7 @@ pub(crate) struct Relay<R = System> {
     hosts: CellHosts,
     resolver: R,
     reports: ReportSender,
+    ends: Rc<EndReports>,
     pace: Pace,
     /// Of published ports: this user's programs, and others'.
     clients: Pace,
@@ -152,10 +152,12 @@ impl Relay {
 
 impl<R: Resolve + 'static> Relay<R> {
     pub(crate) fn with_resolver(hosts: CellHosts, resolver: R, reports: ReportSender) -> Self {
+        let told = reports.clone();
         Self {
             hosts,
             resolver,
             reports,
+            ends: EndReports::new(move |frame| told.send(frame)),
             pace: Pace::default(),
             clients: Pace::default(),
             strangers: Pace::default(),
@@ -175,6 +177,11 @@ impl<R: Resolve + 'static> Relay<R> {
     /// Adds the ssh agent of cells, which watches connections to its hosts.
     pub(crate) fn with_agent(self, agent: Option<Rc<AgentFilter>>) -> Self {
         Self { agent, ..self }
+    }
+
+    /// The ends of its connections, which are reported a second later, or by whoever ends this process.
+    pub(crate) fn ends(&self) -> Rc<EndReports> {
+        self.ends.clone()
     }
 
     /// Serves until the future is dropped, which ends all connections. Needs a local runtime.
@@ -268,12 +275,13 @@ impl<R: Resolve + 'static> Relay<R> {
         match self.connect(&request.wanted.place, call).await {
             Ok(host) => {
                 let place = Some(&request.wanted.place);
-                self.tell((place, call), ConnectionVerdict::Allowed, (None, None))
+                let open = self
+                    .connected((place, call), ConnectionVerdict::Allowed)
                     .await;
                 let greeting = request.greeting();
                 if program.write_all(&greeting).await.is_ok() {
-                    self.pass((program, call), host, request.wanted, request.rest)
-                        .await;
+                    let program = open.of(program, call);
+                    self.pass(program, host, request.wanted, request.rest).await;
                 }
             }
             Err(error) => {
@@ -300,9 +308,11 @@ impl<R: Resolve + 'static> Relay<R> {
         match self.connect(&wanted.place, call).await {
             Ok(host) => {
                 let place = Some(&wanted.place);
-                self.tell((place, call), ConnectionVerdict::Allowed, (None, None))
+                let open = self
+                    .connected((place, call), ConnectionVerdict::Allowed)
                     .await;
-                self.pass((program, call), host, wanted, Vec::new()).await;
+                let program = open.of(program, call);
+                self.pass(program, host, wanted, Vec::new()).await;
             }
             Err(error) => {
                 let _ = program.set_zero_linger();
@@ -315,11 +325,12 @@ impl<R: Resolve + 'static> Relay<R> {
     /// Carries the bytes of a connection that was allowed, as long as it is.
     async fn pass(
         self: Rc<Self>,
-        (program, call): (TcpStream, CallId),
+        program: ProgramConnection,
         host: TcpStream,
         wanted: RequestedConnection,
         rest: Vec<u8>,
     ) {
+        let call = program.call;
         let is_tunnel = wanted.tunnel;
         let first = [&wanted.first[..], &rest].concat();
         let place = &wanted.place;
@@ -331,15 +342,14 @@ impl<R: Resolve + 'static> Relay<R> {
         let passes = async {
             match terminator {
                 Some(terminator) => {
-                    self.decrypt(&terminator, (program, call), host, (first, &wanted))
+                    self.decrypt(&terminator, program, host, (first, &wanted))
                         .await
                 }
                 None => {
                     // An address has no name that a program could ask for by TLS.
                     let is_named = is_tunnel && place.target().address().is_none();
                     let allowed = is_named.then(|| place.host());
-                    self.forward((&program, call), &host, (first, allowed), place)
-                        .await;
+                    self.forward(&program, &host, (first, allowed), place).await;
                 }
             }
         };
@@ -352,18 +362,20 @@ impl<R: Resolve + 'static> Relay<R> {
     /// Forwards what is not decrypted.
     async fn forward(
         &self,
-        (program, call): (&TcpStream, CallId),
+        program: &ProgramConnection,
         host: &TcpStream,
         (first, allowed): (Vec<u8>, Option<&str>),
         place: &Place,
     ) {
+        let call = program.call;
         let agent = self.agent.as_ref();
         let beginning = TunnelStart {
             first,
             host: allowed,
             watched: agent.and_then(|agent| agent.watch(place.host(), place.port(), call)),
+            traffic: program.traffic.clone(),
         };
-        let Some(name) = tunnel::pass(program, host, beginning, self.idle()).await else {
+        let Some(name) = tunnel::pass(&program.stream, host, beginning, self.idle()).await else {
             return;
         };
         self.tell_name((place, call), &name).await;
@@ -405,10 +417,11 @@ impl<R: Resolve + 'static> Relay<R> {
     async fn decrypt(
         self: &Rc<Self>,
         terminator: &TlsTerminator,
-        (program, call): (TcpStream, CallId),
+        program: ProgramConnection,
         host: TcpStream,
         (first, wanted): (Vec<u8>, &RequestedConnection),
     ) {
+        let call = program.call;
         let (relay, again) = (self.clone(), wanted.place.clone());
         let opened = Cell::new(Some(host));
         let connect = async move || match opened.take() {
@@ -418,7 +431,7 @@ impl<R: Resolve + 'static> Relay<R> {
         let place = &wanted.place;
         let carried = terminator
             .carry(
-                (program, call),
+                program,
                 first,
                 (place.host(), place.port()),
                 connect,
@@ -470,6 +483,18 @@ impl<R: Resolve + 'static> Relay<R> {
             .unwrap_or(Err(ConnectError::TimedOut(CONNECT_S)))
     }
 
+    /// Reports a connection as made. It has ended when what this returns is dropped.
+    async fn connected(
+        &self,
+        (place, call): (Option<&Place>, CallId),
+        verdict: ConnectionVerdict,
+    ) -> OpenConnection {
+        let named = place.map_or(("", 0), |place| (place.host(), place.port()));
+        let open = self.ends.begin(named, of_call(call), verdict);
+        self.tell((place, call), verdict, (None, None)).await;
+        open
+    }
+
     async fn tell_refused(&self, refusal: &ConnectionRefusal, call: CallId) {
         let place = match refusal {
             ConnectionRefusal::Place(place, _) => Some(place),
@@ -510,13 +535,17 @@ impl<R: Resolve + 'static> Relay<R> {
             port,
             verdict,
             count: 1,
-            call: Some(call).filter(|call| *call != NO_CALL),
+            call: of_call(call),
             why,
             private,
         };
         self.reports.send(&FromGateway::Connected(report.cut()));
         self.reports.sent().await;
     }
+}
+
+fn of_call(call: CallId) -> Option<CallId> {
+    Some(call).filter(|call| *call != NO_CALL)
 }
 
 /// Sends the refusal and waits until the program has read it: otherwise its further input would reset the connection first.

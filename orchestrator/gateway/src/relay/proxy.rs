@@ -6,13 +6,13 @@
 
 use crate::decrypted::{CredentialValueError, TlsTerminator, UpstreamLogin};
 use crate::relay::connect::{self, ConnectError};
-use crate::relay::place::{Place, PlaceError};
 use crate::relay::proxy_fault::{HEAD_MAX, HEADERS_MAX, INTERIM_MAX, ProxyFault};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker_protocol::gateway::ProxySpec;
 use orchestrator_reach::ReachError;
 use orchestrator_reach::guard::{self, Resolve};
+use orchestrator_reach::place::{Place, PlaceError};
 use orchestrator_reach::target::Target;
 use policies::WebPolicy;
 use policies::gateway::{DirectPlace, GatewayFault};

@@ -156,6 +156,7 @@ impl Running {
         while let Some(frame) = decoder.next().unwrap() {
             match frame {
                 FromGateway::Connected(report) => reports.push(report),
+                FromGateway::Disconnected(_) => {}
                 other => panic!("{other:?}"),
             }
         }

@@ -1,6 +1,7 @@
 //! Forwards bytes in both directions until both sides have ended or neither sends for too long. Each side is read only after the other has
 //! accepted its earlier bytes. The first bytes are copied; if there are many, the rest goes through a pipe without being copied here.
 
+use crate::traffic::Traffic;
 use orchestrator_reach::hello::{self, ConnectionStart};
 use orchestrator_ssh_agent::WatchedConnection;
 use rustix::net::Shutdown;
@@ -8,6 +9,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -28,6 +30,8 @@ pub(super) struct TunnelStart<'a> {
     pub host: Option<&'a str>,
     /// Sees the host's first bytes, before the program does.
     pub(crate) watched: Option<WatchedConnection>,
+    /// Counts the bytes of both directions.
+    pub(crate) traffic: Arc<Traffic>,
 }
 
 /// When a connection without bytes ends.
@@ -65,15 +69,19 @@ pub(super) async fn pass(
     let mut watched = beginning.watched.take();
     let last = Cell::new(Instant::now());
     let wrong = Cell::new(None);
+    let traffic = beginning.traffic.clone();
+    let sent = |length: usize| traffic.add_sent(length);
+    let received = |length: usize| traffic.add_received(length);
     let up = async {
         if let Some(name) = begin(program, host, beginning, &last).await? {
             wrong.set(Some(name));
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        one_way(program, host, &last, |_| {}).await
+        one_way((program, host), &last, |_| {}, sent).await
     };
     let watch = |bytes: &[u8]| watched.iter_mut().for_each(|watched| watched.push(bytes));
-    let both = async { tokio::try_join!(up, one_way(host, program, &last, watch)) };
+    let down = one_way((host, program), &last, watch, received);
+    let both = async { tokio::try_join!(up, down) };
     tokio::select! {
         // If one side fails, both end: the program sees a broken connection.
         _ = both => {}
@@ -90,6 +98,7 @@ async fn begin(
         first: mut held,
         host: allowed,
         watched: _,
+        traffic,
     }: TunnelStart<'_>,
     last: &Cell<Instant>,
 ) -> io::Result<Option<String>> {
@@ -111,6 +120,7 @@ async fn begin(
         held.extend_from_slice(&buffer[..length]);
     }
     write_all(host, &held, last).await?;
+    traffic.add_sent(held.len());
     Ok(None)
 }
 
@@ -123,12 +133,13 @@ async fn write_all(to: &TcpStream, mut rest: &[u8], last: &Cell<Instant>) -> io:
     Ok(())
 }
 
-/// Forwards bytes in one direction; when the input ends, closes the output. `seen` gets those that are copied, before they are sent.
+/// Forwards bytes in one direction; when the input ends, closes the output. `seen` gets those that are copied, before they are sent, and
+/// `passed` the number of all, after that.
 async fn one_way(
-    from: &TcpStream,
-    to: &TcpStream,
+    (from, to): (&TcpStream, &TcpStream),
     last: &Cell<Instant>,
     mut seen: impl FnMut(&[u8]),
+    passed: impl Fn(usize),
 ) -> io::Result<()> {
     let (mut buffer, mut left) = (vec![0; BUFFER], COPIED);
     loop {
@@ -139,23 +150,24 @@ async fn one_way(
         last.set(Instant::now());
         seen(&buffer[..length]);
         write_all(to, &buffer[..length], last).await?;
+        passed(length);
         left = left.saturating_sub(length);
         // If no pipe is available, copying continues.
         if left == 0
             && let Ok(pipe) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
         {
             drop(buffer);
-            return piped(from, to, &pipe, last).await;
+            return piped((from, to), &pipe, last, passed).await;
         }
     }
 }
 
 /// The same through a pipe, which is empty before each read, so that only the sockets are waited for.
 async fn piped(
-    from: &TcpStream,
-    to: &TcpStream,
+    (from, to): (&TcpStream, &TcpStream),
     (end, start): &(OwnedFd, OwnedFd),
     last: &Cell<Instant>,
+    passed: impl Fn(usize),
 ) -> io::Result<()> {
     let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
     let take = || {
@@ -175,7 +187,9 @@ async fn piped(
                     Ok(splice(end, None, to.as_fd(), None, held, flags)?)
                 })
             };
-            held -= ready(to, Interest::WRITABLE, give).await?;
+            let given = ready(to, Interest::WRITABLE, give).await?;
+            passed(given);
+            held -= given;
         }
         last.set(Instant::now());
     }
@@ -214,10 +228,12 @@ mod tests {
     async fn a_quiet_connection_ends_only_where_others_need_its_place() {
         let ((mut client, program), (host, mut server)) = (pair().await, pair().await);
         let (is_crowded, looked) = (Cell::new(false), tokio::sync::Notify::new());
+        let traffic = Arc::<Traffic>::default();
         let beginning = TunnelStart {
-            first: Vec::new(),
+            first: b"first".into(),
             host: None,
             watched: None,
+            traffic: traffic.clone(),
         };
         let idle = Idle {
             limit: Duration::from_millis(1),
@@ -231,9 +247,12 @@ mod tests {
             looked.notified().await;
             looked.notified().await;
             client.write_all(b"still there").await.unwrap();
-            let mut seen = [0; 11];
+            let mut seen = [0; 16];
             server.read_exact(&mut seen).await.unwrap();
-            assert_eq!(&seen, b"still there");
+            assert_eq!(&seen, b"firststill there");
+            server.write_all(b"yes").await.unwrap();
+            client.read_exact(&mut seen[..3]).await.unwrap();
+            assert_eq!(traffic.counts(), (16, 3));
             is_crowded.set(true);
             std::future::pending::<()>().await;
         };

@@ -46,6 +46,38 @@ fn expiry(values: &[&str]) -> Setup {
 }
 
 #[test]
+fn no_value_is_sent_before_its_first_use_is_recorded() {
+    local(async {
+        let world = World::new(Setup {
+            is_recorded: false,
+            ..Setup::default()
+        })
+        .await;
+        let (headers, is_over) = (bearer(), Cell::new(false));
+        let both = async {
+            // The second one waits for the record of the first.
+            let requests = (world.get("/api/x", &headers), world.get("/api/x", &headers));
+            let answers = tokio::join!(requests.0, requests.1);
+            is_over.set(true);
+            answers
+        };
+        let recorded = async {
+            until(|| world.count(Used) == 2).await;
+            // Nothing else holds a request that has no value.
+            assert!(world.get("/api/x", "").await.ends_with("ok"));
+            assert_eq!(world.seen.borrow().len(), 1);
+            assert!(!is_over.get());
+            world.ended.recorded();
+        };
+        let (answers, ()) = tokio::join!(both, recorded);
+        assert!(answers.0.ends_with("ok") && answers.1.ends_with("ok"));
+        assert_eq!(world.seen.borrow().len(), 3);
+        // Further ones of the kind do not wait.
+        assert!(world.get("/api/x", &headers).await.ends_with("ok"));
+    });
+}
+
+#[test]
 fn fifty_requests_at_a_time_ask_once() {
     local(async {
         let world = World::new(Setup::default()).await;

@@ -12,6 +12,7 @@ use hyper::client::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use orchestrator_gateway::ProgramConnection;
 use orchestrator_gateway::decrypted::{CarryError, CertificateRoots, Times, TlsTerminator};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject};
@@ -71,6 +72,8 @@ pub(crate) struct Setup {
     /// Answers to questions for values, in their order; the last one again and again. An empty list answers nothing.
     pub values: Vec<Result<String, String>>,
     pub times: Times,
+    /// Whether reports of uses are answered, as the broker does.
+    pub is_recorded: bool,
     pub handler: Handler,
     pub is_trusted: bool,
     pub authority: Option<Authority>,
@@ -89,6 +92,7 @@ impl Default for Setup {
                 report: Duration::from_millis(20),
                 ..Times::default()
             },
+            is_recorded: true,
             handler: handler(|_| async { text("ok") }),
             is_trusted: true,
             authority: None,
@@ -255,6 +259,14 @@ impl World {
             let (ended, told) = (ended.clone(), told.clone());
             move |frame: FromGateway| {
                 told.borrow_mut().push(frame.clone());
+                if matches!(frame, FromGateway::Used(_)) && setup.is_recorded {
+                    let ended = ended.clone();
+                    spawn_local(async move {
+                        if let Some(ended) = &*ended.borrow() {
+                            ended.recorded();
+                        }
+                    });
+                }
                 let FromGateway::Wanted { credential } = frame else {
                     return;
                 };
@@ -492,9 +504,14 @@ async fn serve_proxy(
                 program.write_all(greeting).await.unwrap();
                 let connect = async move || TcpStream::connect(host).await;
                 let place = (name, port);
+                let program = ProgramConnection {
+                    stream: program,
+                    call: CALL,
+                    traffic: Arc::default(),
+                };
                 let is_crowded = || is_crowded.get();
                 let ended = tokio::select! {
-                    ended = ended.carry((program, CALL), vec![], place, connect, is_crowded) => ended,
+                    ended = ended.carry(program, vec![], place, connect, is_crowded) => ended,
                     () = withdrawn.notified() => Ok(()),
                 };
                 carried.set(carried.get() + 1);

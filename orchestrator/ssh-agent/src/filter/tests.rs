@@ -86,6 +86,7 @@ fn world(answer: RequestAnswer) -> World {
                     }
                     FromGateway::Serving(_)
                     | FromGateway::Connected(_)
+                    | FromGateway::Disconnected(_)
                     | FromGateway::Wanted { .. }
                     | FromGateway::Used(_)
                     | FromGateway::Asked(_)

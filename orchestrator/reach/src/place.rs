@@ -1,6 +1,6 @@
 //! The destination that a program in a cell requests: a host and a port in canonical form.
 
-use orchestrator_reach::target::Target;
+use crate::target::Target;
 use thiserror::Error;
 
 /// Maximum length of a host, in bytes: a name has up to 253, and may end with a dot.
@@ -8,7 +8,7 @@ const HOST_MAX: usize = 256;
 
 /// A host and a port in a form that can be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place(Target);
+pub struct Place(Target);
 
 /// Why a program's text is no valid place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -27,7 +27,7 @@ impl Place {
     ///
     /// # Errors
     /// If it is no valid place.
-    pub(crate) fn new(host: &str, port: u16) -> Result<Self, PlaceError> {
+    pub fn new(host: &str, port: u16) -> Result<Self, PlaceError> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         let is_v6 = |byte: u8| byte.is_ascii_hexdigit() || b":.".contains(&byte);
         let inner = host
@@ -52,7 +52,7 @@ impl Place {
     ///
     /// # Errors
     /// If it is no valid place.
-    pub(crate) fn parse(text: &str, default: Option<u16>) -> Result<Self, PlaceError> {
+    pub fn parse(text: &str, default: Option<u16>) -> Result<Self, PlaceError> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
             _ => (text, None),
@@ -66,16 +66,16 @@ impl Place {
     }
 
     /// The target for the guard.
-    pub(crate) fn target(&self) -> &Target {
+    pub fn target(&self) -> &Target {
         &self.0
     }
 
     /// The host in the notation of policies.
-    pub(crate) fn host(&self) -> &str {
+    pub fn host(&self) -> &str {
         self.0.host()
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.0.port()
     }
 }

@@ -1,13 +1,13 @@
 //! Parses a program's request to the relay: the head of an HTTP proxy request, or the two messages of SOCKS 5 (RFC 1928). Pure:
 //! bytes in, a place out.
 
-use crate::relay::place::{Place, PlaceError};
 use httparse::{EMPTY_HEADER, Header, Status};
+use orchestrator_reach::place::{Place, PlaceError};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use thiserror::Error;
 
 /// Maximum bytes of a request's head.
-pub(super) const HEAD_MAX: usize = 16 * 1024;
+pub const HEAD_MAX: usize = 16 * 1024;
 /// Maximum number of a request's headers.
 const HEADERS_MAX: usize = 100;
 
@@ -24,7 +24,7 @@ const FOR_THE_RELAY: [&str; 8] = [
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RequestedConnection {
+pub struct RequestedConnection {
     pub place: Place,
     /// The first bytes for the host: for a plain request its head, as the host expects it.
     pub first: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct RequestedConnection {
 
 /// Why a request is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(super) enum WantedError {
+pub enum WantedError {
     #[error("the request is not one of HTTP/1.1")]
     NotHttp,
     #[error("the head of the request has more than {HEAD_MAX} bytes or {HEADERS_MAX} headers")]
@@ -49,7 +49,7 @@ pub(super) enum WantedError {
 ///
 /// # Errors
 /// If it cannot become a valid request.
-pub(super) fn http(bytes: &[u8]) -> Result<Option<(RequestedConnection, usize)>, WantedError> {
+pub fn http(bytes: &[u8]) -> Result<Option<(RequestedConnection, usize)>, WantedError> {
     let mut headers = [EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let length = match request.parse(bytes) {
@@ -90,7 +90,7 @@ pub(super) fn http(bytes: &[u8]) -> Result<Option<(RequestedConnection, usize)>,
 }
 
 /// Whether the empty line that ends a head ends after the first `seen` bytes.
-pub(super) fn has_end(bytes: &[u8], seen: usize) -> bool {
+pub fn has_end(bytes: &[u8], seen: usize) -> bool {
     let new = &bytes[seen.saturating_sub(2)..];
     new.windows(2).any(|pair| pair == b"\n\n") || new.windows(3).any(|three| three == b"\n\r\n")
 }
@@ -149,7 +149,7 @@ fn head(line: String, headers: &[Header]) -> Vec<u8> {
 /// Why a SOCKS 5 message is refused, with the number of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum SocksError {
+pub enum SocksError {
     /// General failure: the message is malformed.
     Malformed = 1,
     /// Not `CONNECT`: the program wants UDP, or wants to accept connections.
@@ -159,7 +159,7 @@ pub(super) enum SocksError {
 }
 
 /// Parses a greeting: whether the client offers to go without a password, and the greeting's length.
-pub(super) fn socks_greeting(bytes: &[u8]) -> Option<(bool, usize)> {
+pub fn socks_greeting(bytes: &[u8]) -> Option<(bool, usize)> {
     let [_, count, methods @ ..] = bytes else {
         return None;
     };
@@ -172,7 +172,7 @@ pub(super) fn socks_greeting(bytes: &[u8]) -> Option<(bool, usize)> {
 ///
 /// # Errors
 /// The reply to the invalid request.
-pub(super) fn socks_request(bytes: &[u8]) -> Result<Option<(Place, usize)>, SocksError> {
+pub fn socks_request(bytes: &[u8]) -> Result<Option<(Place, usize)>, SocksError> {
     let [5, command, 0, kind, rest @ ..] = bytes else {
         return if bytes.len() < 4 {
             Ok(None)
