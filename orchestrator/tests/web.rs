@@ -239,7 +239,8 @@ fn searxng_answers_and_its_results_are_formatted() {
 #[test]
 fn brave_is_asked_where_searxng_has_nothing() {
     let results = json!([{"title": "B", "url": "https://b.example/", "description": "from <strong>Brave</strong>"}]);
-    let down = TcpListener::bind("127.0.0.1:0")
+    // Of an address of its own: at the others, a server of a test beside it may get the port meanwhile.
+    let down = TcpListener::bind("127.0.0.2:0")
         .unwrap()
         .local_addr()
         .unwrap();
@@ -294,7 +295,8 @@ fn brave_is_asked_where_searxng_has_nothing() {
 
 #[test]
 fn error_of_two_failed_engines_names_both_reasons() {
-    let down = TcpListener::bind("127.0.0.1:0")
+    // Of an address of its own: at the others, a server of a test beside it may get the port meanwhile.
+    let down = TcpListener::bind("127.0.0.2:0")
         .unwrap()
         .local_addr()
         .unwrap();
