@@ -50,6 +50,10 @@ pub enum SignFault {
         "it copies from another bucket, or from a path that no use lets commands read; have the client read the object and write it"
     )]
     Copied,
+    #[error(
+        "its body is compressed or in another charset than UTF-8, so that its operation cannot be read; send it as it is"
+    )]
+    Encoded,
     #[error("none of the credential's `uses` in the user's policy names {0}")]
     NoUse(String),
 }

@@ -17,8 +17,8 @@ use broker_protocol::gateway::{Attach, CredentialVerdict, RequestRule};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderValue, TRANSFER_ENCODING,
-    UPGRADE, WWW_AUTHENTICATE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderValue, SET_COOKIE,
+    TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
 };
 use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
@@ -432,6 +432,10 @@ impl Exchange {
             });
         }
         let is_last = lists_close(&head.headers);
+        if credential.is_some() {
+            // By a session of the host's the value would serve without being sent, for what no use names.
+            head.headers.remove(SET_COOKIE);
+        }
         self.clean(&mut head);
         if is_last {
             close(&mut head.headers);

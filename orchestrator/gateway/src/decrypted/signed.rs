@@ -3,6 +3,7 @@
 
 use super::attach::Attachment;
 use super::exchange::Exchange;
+use super::head;
 use super::held_body::BodyBeginning;
 use super::questions::Counted;
 use super::refusal::RequestRefusal;
@@ -61,6 +62,9 @@ impl Exchange {
                 .map_err(refused)?;
             attachment.state(stated.unwrap_or_default());
             return Ok((body, vec![]));
+        }
+        if is_told_by_bodies(spec, &scope) && head::is_encoded(&head.headers) {
+            return Err(unsigned(SignFault::Encoded));
         }
         let whole = self.read_whole(body).await.map_err(|error| match error {
             GatherError::Fault(why) => unsigned(why),

@@ -237,6 +237,12 @@ fn an_operation_in_the_body_is_read_before_anything_is_signed() {
             ("/?Action=GetCallerIdentity", &form, assume),
             ("/", &json, assume),
             ("/", &target.replace("json", "other"), assume),
+            ("/", &format!("{form}Content-Encoding: gzip\r\n"), identity),
+            (
+                "/",
+                &form.replace("urlencoded", "urlencoded; charset=ibm037"),
+                identity,
+            ),
             ("/", &form, "%41ction=%41ssumeRole"),
             ("/", &form, ""),
         ] {
@@ -244,7 +250,7 @@ fn an_operation_in_the_body_is_read_before_anything_is_signed() {
             assert!(answer.contains("lazaret: "), "{path} {body}: {answer}");
         }
         assert_eq!(world.seen.borrow().len(), 2);
-        assert_eq!((world.count(Used), world.count(Refused)), (2, 9));
+        assert_eq!((world.count(Used), world.count(Refused)), (2, 11));
     });
 }
 
