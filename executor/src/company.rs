@@ -4,6 +4,7 @@
 //! Comes from `lazaret` before it confines itself, which reads one answer: `+` and notices, or `-` and why nothing of it can be used. Then
 //! serves the gateway until that is gone. Believes of its frames that it wants a login, at most once in 30 seconds.
 
+use crate::roots;
 use crate::sandbox::read_policies;
 use crate::user::User;
 use broker_protocol::gateway::{FromGateway, GatewaySpec, ToGateway};
@@ -53,6 +54,7 @@ fn find(user: &User, written: &[PathBuf]) -> Result<ClientCompany, String> {
     let settings = settings.map_err(|error| error.to_string())?;
     // A path that does not lead anywhere is where nothing can be written.
     let written = written.iter().filter_map(|path| path.canonicalize().ok());
+    let written = written.chain(roots::earlier_projects(user));
     let owner = Owner::new(&user.home, &user.variables, written.collect());
     ClientCompany::find(&settings, &owner).map_err(|error| error.to_string())
 }

@@ -4,6 +4,7 @@ use crate::user::User;
 use broker_protocol::{Channel, Open, Zone};
 use executor_credentials::kept_at;
 use executor_layers::mounts;
+use executor_project::central_owner;
 use executor_project::linked_repository::{self, RepositoryLink};
 use executor_spec::linked_repository::NotLinked;
 use executor_spec::sandbox::{Rooted, SandboxSpec, View, ViewKind};
@@ -177,6 +178,7 @@ fn root(
         return Err(refuse("its path is not UTF-8".into()));
     }
     let why = closed(&path, policy, user).or_else(|| never_opened(zone, &path, policy, user));
+    let why = why.or_else(|| kept_at(&path, policy, &user.variables));
     why.map_or(Ok(path), |why| Err(refuse(why)))
 }
 
@@ -204,6 +206,17 @@ fn never_opened(zone: Zone, path: &Path, policy: &EffectivePolicy, user: &User) 
         }),
         Err(error) => Some(error.to_string()),
     }
+}
+
+/// The projects of earlier sessions, without those that contain the user's home: all lies in these.
+pub(crate) fn earlier_projects(user: &User) -> Vec<PathBuf> {
+    let all = directories::all_data(&user.home, &|name| user.variable(name));
+    let roots = all.iter().map(|data| data.join("projects"));
+    let mut projects: Vec<PathBuf> = roots
+        .flat_map(|one| central_owner::projects(&one))
+        .collect();
+    projects.retain(|project| !user.home.starts_with(project));
+    projects
 }
 
 /// The directory of data, without links.

@@ -585,11 +585,16 @@ pub(crate) fn plan(
     let temporary: Vec<&Path> = sandbox::temporary(tier, &policy).collect();
     let old = taken_over.as_ref().map(|taken| &taken.scratch);
     let (scratch, new_scratch) = scratch(old, layers, (zones, &temporary), user)?;
+    let earlier = match policy.names_sources() {
+        true => roots::earlier_projects(user),
+        false => Vec::new(),
+    };
     let written = WrittenPaths {
         zones,
         linked: linked.as_ref(),
         lent: paths.writes,
         temporary: &temporary,
+        earlier: &earlier,
     };
     let of_user = (user.home.as_path(), &user.variables);
     let credentials = NewCredentials::find(&policy, written, &scratch, of_user)?;

@@ -1,6 +1,7 @@
 //! `[credential.NAME]` as a file writes it, and the shipped presets: each value is checked while it is read.
 
 use crate::host::HostPath;
+use crate::secret::looks_secret;
 use crate::value::{PROFILE_NAME_MAX, VariableName, checked_text};
 use broker_protocol::gateway::{Attach, CredentialUse, LoginEndpoint, LoginSpec};
 use broker_protocol::limit;
@@ -71,6 +72,10 @@ pub enum CredentialFault {
         "a keyring's item is named by 1 to {KEYRING_MAX} attributes, each of 1 to {REQUEST_NAME_MAX} visible characters"
     )]
     Keyring,
+    #[error(
+        "the name of a variable with a value looks like a secret's, so that it is given to nobody else: it ends in `_TOKEN`, `_KEY` or the like"
+    )]
+    OpenVariable,
     #[error("a credential has `hosts`, with at least one, unless its preset names them")]
     NoHosts,
     #[error("a credential without a preset has `attach`")]
@@ -282,6 +287,15 @@ pub enum SourceEntry {
     Keyring(KeyringItem),
 }
 
+/// A variable of a value. Of one whose name does not look like a secret's, `lazaret` itself and servers that a repository defines have the
+/// value.
+fn secret_variable<E: de::Error>(name: VariableName) -> Result<SourceEntry, E> {
+    match looks_secret(name.as_str().as_ref()) {
+        true => Ok(SourceEntry::Env(name)),
+        false => Err(E::custom(CredentialFault::OpenVariable)),
+    }
+}
+
 /// The keys of a [`SourceEntry`].
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -320,7 +334,7 @@ impl<'de> Visitor<'de> for SourceVisitor {
             SourceKey::Command => table.next_value().map(SourceEntry::Command),
             SourceKey::File => table.next_value().map(SourceEntry::File),
             SourceKey::Systemd => table.next_value().map(SourceEntry::Systemd),
-            SourceKey::Env => table.next_value().map(SourceEntry::Env),
+            SourceKey::Env => table.next_value().and_then(secret_variable),
             SourceKey::Keyring => table.next_value().map(SourceEntry::Keyring),
         }?;
         match table.next_key::<IgnoredAny>()? {

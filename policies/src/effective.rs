@@ -60,6 +60,8 @@ pub struct EffectivePolicy {
     pub environment: EnvironmentRules,
     /// Credentials that commands may use and not see, by way of the gateway.
     pub credentials: Vec<Credential>,
+    /// Variables with the values of credentials, those of other profiles too: no command gets these.
+    pub withheld: BTreeSet<String>,
     /// Keys of the user's ssh agent that commands may have signatures of, by way of the gateway.
     pub ssh: Vec<SshKeys>,
     /// How connections of cells leave this machine.
@@ -152,6 +154,15 @@ impl EffectivePolicy {
             .flatten()
             .min();
         shortest.map(|seconds| seconds.max(1))
+    }
+
+    /// Whether a value, a certificate or a key of the session comes from a place that the policy names.
+    pub fn names_sources(&self) -> bool {
+        let gateway = &self.gateway;
+        !self.credentials.is_empty()
+            || !self.ssh.is_empty()
+            || !gateway.authorities.is_empty()
+            || gateway.proxy.is_some()
     }
 
     /// The secret variables that the executor needs: those that commands get, and those in which a value is for the gateway.
@@ -676,7 +687,7 @@ mod tests {
             SecretName::try_from(".env".to_owned()).unwrap()
         }
         assert_eq!(base.digest, base.compute_digest().unwrap());
-        let changes: [fn(&mut EffectivePolicy); 69] = [
+        let changes: [fn(&mut EffectivePolicy); 70] = [
             |p| p.profile.push('x'),
             |p| p.project = Access::Read,
             |p| p.central = Access::Read,
@@ -694,6 +705,7 @@ mod tests {
             |p| p.environment.state.extend(["X".into()]),
             |p| p.environment.path.push("/x".into()),
             |p| p.credentials.push(credential()),
+            |p| p.withheld.extend(["X".into()]),
             |p| p.ssh.push(ssh_keys()),
             |p| p.gateway.authorities.push("/x".into()),
             |p| p.gateway.proxy = Some(proxy()),

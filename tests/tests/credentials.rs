@@ -2,7 +2,7 @@
 //! define a credential or to say where its value comes from.
 
 use lazaret_tests::{Finished, LIMIT, Place, Session, World, place_test, run};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -189,11 +189,12 @@ fn a_project_neither_defines_nor_redirects_a_credential(place: Place) {
     for name in ["policy.toml", ".lazaret/policy.toml", "lazaret/policy.toml"] {
         world.put(name, policy("{ systemd = 'planted' }"));
     }
-    let mut linked = session(&world);
-    let said = linked.ready.to_string();
-    assert!(said.contains("leads to where commands can write"), "{said}");
-    let seen = linked.bash("echo \"${ONE_TOKEN-unset}\"");
-    assert_eq!(seen.success().trim(), "unset");
+    // Commands would read the value in their own project. Without the credential it is a file like any other.
+    let linked = cell(&world, "net", "cat token");
+    let said = linked.errors();
+    assert!(said.contains("value of the credential `one`"), "{said}");
+    assert!(!linked.text().contains("planted"));
+    assert_eq!(cell(&world, "none", "cat token").success(), "planted");
     let source = world.put_program("source", "#!/bin/sh\necho planted\n");
     for from in [
         format!("{{ command = ['{}'] }}", source.display()),
@@ -211,6 +212,47 @@ fn a_project_neither_defines_nor_redirects_a_credential(place: Place) {
         let seen = session.bash("echo \"${ONE_TOKEN-unset}\"");
         assert_eq!(seen.success().trim(), "unset", "{from}");
     }
+}
+
+place_test!(a_source_in_the_project_of_an_earlier_session_is_not_used);
+fn a_source_in_the_project_of_an_earlier_session_is_not_used(place: Place) {
+    let world = World::new(place);
+    let other = world.home.join("other");
+    let program = other.join("bin/source");
+    world.write(&program, "#!/bin/sh\necho planted\n");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let is_there = |from: &str| {
+        world.set_policy(policy(from));
+        let mut command = dressed(&world, world.lazaret("session"));
+        let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+        let session = Session::start(command.env("PATH", path).args(["--profile", "net"]));
+        !session.ready.to_string().contains("is not there")
+    };
+    let sources = [
+        "{ command = ['source'] }".to_owned(),
+        format!("{{ command = ['{}'] }}", program.display()),
+        format!("{{ command = ['/bin/sh', '{}'] }}", program.display()),
+        format!("{{ file = '{}' }}", program.display()),
+    ];
+    // The control: until a session has been there, it is as any place of the user's.
+    assert!(sources.iter().all(|from| is_there(from)));
+    let mut command = dressed(&world, world.host(lazaret_tests::programs::path("lazaret")));
+    command.args(["run", "--project"]).arg(&other);
+    run(command.args(["--", "true"]), LIMIT).success();
+    for from in sources {
+        assert!(!is_there(&from), "{from}");
+    }
+}
+
+place_test!(a_value_in_a_variable_reaches_no_cell_of_another_profile);
+fn a_value_in_a_variable_reaches_no_cell_of_another_profile(place: Place) {
+    let script = "echo \"[${ONE_TOKEN-unset}]\"";
+    let seen = |from: &str| {
+        let world = world_at(World::new(place), from);
+        cell(&world, "real", script).success().trim().to_owned()
+    };
+    assert_eq!(seen("{ env = 'ONE_TOKEN' }"), "[unset]");
+    assert_eq!(seen("{ env = 'OTHER_TOKEN' }"), format!("[{VALUE}]"));
 }
 
 place_test!(the_file_of_a_credential_is_lent_to_no_command);

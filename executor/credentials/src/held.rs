@@ -6,7 +6,7 @@ use broker_protocol::Digest;
 use broker_protocol::gateway::{Attach, CredentialSpec};
 use executor_sys::random;
 use policies::credential_table::{AgentStateFile, Shape};
-use policies::{Credential, CredentialSource, EffectivePolicy};
+use policies::{Credential, EffectivePolicy};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -56,17 +56,11 @@ impl Credentials {
     /// The kernel has no random bytes.
     pub fn resolve(policy: &EffectivePolicy, owner: &Owner) -> io::Result<Self> {
         let mut resolved = Self::default();
+        // Values are in variables too, which a profile may pass.
+        let withheld = policy.withheld.iter().cloned();
+        resolved.variables.extend(withheld.map(|name| (name, None)));
         for credential in &policy.credentials {
-            let names = credential.variables.iter();
-            // The value itself is in a variable too, which a profile may pass.
-            let source = match &credential.from {
-                CredentialSource::Variable(name) => Some(name),
-                CredentialSource::Command(_)
-                | CredentialSource::File(_)
-                | CredentialSource::Systemd(_)
-                | CredentialSource::Session => None,
-            };
-            for name in names.chain(source) {
+            for name in &credential.variables {
                 resolved.variables.entry(name.clone()).or_insert(None);
             }
             // Without a network there is no gateway that could put the value in.
@@ -642,20 +636,20 @@ mod tests {
     #[test]
     fn a_variable_of_the_user_is_a_value_and_in_no_cell() {
         let mut world = World::new();
-        assert!(absent(&world.resolve("{ env = 'MINE' }")).contains("MINE is not set"));
-        world.variables.insert("MINE".into(), "".into());
-        assert!(absent(&world.resolve("{ env = 'MINE' }")).contains("is empty"));
+        assert!(absent(&world.resolve("{ env = 'MINE_KEY' }")).contains("MINE_KEY is not set"));
+        world.variables.insert("MINE_KEY".into(), "".into());
+        assert!(absent(&world.resolve("{ env = 'MINE_KEY' }")).contains("is empty"));
         let long = |bytes: usize| "x".repeat(bytes);
         world
             .variables
-            .insert("MINE".into(), long(limit::CREDENTIAL + 1).into());
-        assert!(absent(&world.resolve("{ env = 'MINE' }")).contains("KiB"));
+            .insert("MINE_KEY".into(), long(limit::CREDENTIAL + 1).into());
+        assert!(absent(&world.resolve("{ env = 'MINE_KEY' }")).contains("KiB"));
         world
             .variables
-            .insert("MINE".into(), long(limit::CREDENTIAL).into());
-        let mut credentials = world.resolve("{ env = 'MINE' }");
+            .insert("MINE_KEY".into(), long(limit::CREDENTIAL).into());
+        let mut credentials = world.resolve("{ env = 'MINE_KEY' }");
         assert_eq!(value(&mut credentials).unwrap().len(), limit::CREDENTIAL);
-        assert_eq!(credentials.variables()["MINE"], None);
+        assert_eq!(credentials.variables()["MINE_KEY"], None);
         // Where its own variable is the one with the placeholder, cells have that.
         world.variables.insert("ONE_TOKEN".into(), "mine".into());
         let mut credentials = world.resolve("{ env = 'ONE_TOKEN' }");

@@ -28,6 +28,8 @@ pub struct WrittenPaths<'p> {
     pub lent: &'p [String],
     /// Directories of the machine for what is temporary, if commands use these.
     pub temporary: &'p [&'p Path],
+    /// Projects of earlier sessions, whose commands have written there.
+    pub earlier: &'p [PathBuf],
 }
 
 /// Why a session's credentials, or its way through a company's network, cannot be prepared.
@@ -131,12 +133,15 @@ impl NewCredentials {
             linked,
             lent,
             temporary,
+            earlier,
         } = written;
         let roots = zones.roots().into_iter().map(PathBuf::from);
         let linked = linked.map(|linked| linked.common.clone());
         let lent = lent.iter().map(PathBuf::from);
         let temporary = temporary.iter().map(PathBuf::from);
+        let earlier = earlier.iter().cloned();
         let writable = roots.chain(linked).chain(lent).chain(temporary);
+        let writable = writable.chain(earlier);
         let owner = Owner::new(home, ours, writable.collect());
         let mut held = Credentials::resolve(policy, &owner)?;
         // Without a network there is no gateway that would need it.

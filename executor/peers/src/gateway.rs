@@ -34,7 +34,7 @@ const READS: usize = 16;
 const LAST_EVENTS: usize = 1024;
 
 /// Variables of the user's that a gateway gets: which certificates hosts may have.
-const VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+pub const VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// The environment of a gateway. A path in one of `roots` is left out: a command could choose what lies there.
 pub fn environment(variables: &Variables, roots: &[&Path]) -> Vec<CString> {

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -83,6 +83,16 @@ pub fn claim(central: &Path, project: &Path) -> Result<Option<RootLock>, OwnerEr
         let _ = lock.0.set_modified(SystemTime::now());
     }
     Ok(lock)
+}
+
+/// The projects that are recorded in the central roots in `directory`: commands of their sessions could write there.
+pub fn projects(directory: &Path) -> Vec<PathBuf> {
+    let roots = fs::read_dir(directory).into_iter().flatten().flatten();
+    let recorded = roots.filter_map(|root| {
+        let project = read(&undo_directory::open(&root.path())?).ok()?;
+        Some(PathBuf::from(OsString::from_vec(project)))
+    });
+    recorded.filter(|project| project.is_absolute()).collect()
 }
 
 /// The project of a central root by its record, and the record locked for whoever takes its caches away. `None` if there is none.
@@ -171,7 +181,6 @@ fn open(directory: &OwnedFd, flags: OFlag, mode: Mode) -> nix::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -193,6 +202,24 @@ mod tests {
         assert!(since.unwrap().as_secs() < 60);
         // A session that opens meanwhile goes on without.
         assert!(claim(root, project).unwrap().is_none());
+    }
+
+    #[test]
+    fn projects_of_all_central_roots_are_known() {
+        let data = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "unclaimed"] {
+            let central = data.path().join(name);
+            fs::create_dir(&central).unwrap();
+            undo_directory::make(&central);
+            if name != "unclaimed" {
+                claim(&central, &Path::new("/p").join(name)).unwrap();
+            }
+        }
+        fs::write(data.path().join("file"), "").unwrap();
+        let mut known = projects(data.path());
+        known.sort();
+        assert_eq!(known, [Path::new("/p/a"), Path::new("/p/b")]);
+        assert!(projects(&data.path().join("absent")).is_empty());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::kept_texts::KeptTexts;
 use crate::missing_program::Profiles;
 use crate::pool::Pool;
 use crate::ready::{Different, StandingSandbox, WantedSandbox};
+use crate::roots;
 use crate::sandbox::{
     Sandbox, SessionOpenError, SessionPaths, StartedWarden, SuppliedGatewayError, build_in_a_tier,
     linked_repository, policy_of, require, zones_of,
@@ -41,6 +42,7 @@ use executor_sys::confine;
 use executor_sys::process::euid;
 use policies::{EffectivePolicy, Policies, directories};
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -468,10 +470,25 @@ fn check_clients_gateway(credentials: &SessionCredentials) -> Result<(), Supplie
     }
 }
 
+/// The environment of a session's gateway: nothing of it lies where commands of this or an earlier session could write.
+fn gateway_environment(spec: &SandboxSpec, user: &User) -> Vec<CString> {
+    let is_set = |name: &&str| user.variable(name).is_some();
+    let earlier = match gateway::VARIABLES.iter().any(is_set) {
+        true => roots::earlier_projects(user),
+        false => Vec::new(),
+    };
+    let own = [spec.project.as_path(), spec.central.as_path()];
+    let roots: Vec<&Path> = own
+        .into_iter()
+        .chain(earlier.iter().map(PathBuf::as_path))
+        .collect();
+    gateway::environment(&user.variables, &roots)
+}
+
 fn own_gateway(spec: &SandboxSpec, user: &User) -> io::Result<GatewayMaker> {
     Ok(GatewayMaker::Broker {
         program: user.gateway.file()?.try_clone_to_owned()?,
-        environment: gateway::environment(&user.variables, &[&spec.project, &spec.central]),
+        environment: gateway_environment(spec, user),
     })
 }
 

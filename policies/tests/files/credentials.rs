@@ -357,6 +357,10 @@ fn credential_errors_name_their_position() {
             "p:3:16: a variable",
         ),
         (
+            "[credential.a]\nfrom = { env = 'CORP_CRED_OF_OURS' }".into(),
+            "p:3:8: the name of a variable with a value looks like a secret's",
+        ),
+        (
             "[credential.a]\nfrom = { keyring = {} }".into(),
             "p:3:20: a keyring's item",
         ),
