@@ -268,13 +268,15 @@ impl EffectivePolicy {
         self
     }
 
-    /// This policy with no host and no port in it, for a session that changes nothing elsewhere.
+    /// This policy with no host and no port in it, and no way to one, for a session that changes nothing elsewhere.
     ///
     /// # Errors
     /// As for [`Self::compute_digest`], which it calls.
     pub fn without_hosts(mut self) -> Result<Self, PolicyError> {
         self.network = WebPolicy::default();
         self.ports = PortPolicy::default();
+        self.gateway.authorities = Vec::new();
+        self.gateway.proxy = None;
         self.digested()
     }
 

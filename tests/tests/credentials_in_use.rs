@@ -597,6 +597,21 @@ fn a_file_of_authorities_that_cannot_be_used_is_named(place: Place) {
     }
 }
 
+// In the namespace of `why` root is nobody, and so is any other user.
+place_test!(an_authority_of_root_stops_no_explanation, namespaced_only);
+fn an_authority_of_root_stops_no_explanation(place: Place) {
+    let host = Host::start(place);
+    let authority = host.world.home.join("company.pem");
+    fs::copy(host.server.authority(), &authority).unwrap();
+    let line = format!("ca = '{}'", authority.display());
+    host.define_with("{ file = '~/token' }", &line);
+    let denied = ["--profile", "net", "--", "cat", "/etc/shadow"];
+    let of = |command: &str| run(host.world.configured(command).args(denied), LIMIT);
+    of("run").expect(1);
+    let explained = of("why");
+    assert!(explained.text().contains("/etc/shadow"), "{explained:?}");
+}
+
 place_test!(a_credential_is_tried_and_the_step_that_fails_is_named);
 fn a_credential_is_tried_and_the_step_that_fails_is_named(place: Place) {
     let host = Host::start(place);
