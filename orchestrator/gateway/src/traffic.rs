@@ -18,7 +18,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of places and calls whose ends are counted; with one more, all are reported at once.
 const PLACES_MAX: usize = 256;
 
-/// A connection of a program of a call; of none, the call is 0.
+/// The call of connections that belong to none, such as those of what runs in the background: no client waits for it.
+pub(crate) const NO_CALL: CallId = 0;
+
+/// A connection of a program of a call, or of [`NO_CALL`].
 #[derive(Debug)]
 pub struct ProgramConnection {
     pub stream: TcpStream,
@@ -47,6 +50,10 @@ impl Traffic {
         let now = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (now(&self.sent), now(&self.received))
     }
+}
+
+pub(crate) fn of_call(call: CallId) -> Option<CallId> {
+    Some(call).filter(|call| *call != NO_CALL)
 }
 
 /// Host, port, call and verdict of a connection, as it was reported at its beginning.

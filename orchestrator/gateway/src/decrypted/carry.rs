@@ -10,7 +10,7 @@ use super::session::{CredentialSession, plain};
 use super::streams::{Activity, Rewound, WatchedStream};
 use super::tasks::TaskOwner;
 use super::upstream::{Connect, Dialer, HostIo, Protocol, Upstream};
-use crate::traffic::ProgramConnection;
+use crate::traffic::{ProgramConnection, of_call};
 use broker_protocol::CallId;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -89,13 +89,11 @@ impl HostConnection {
         connect: Connect,
         call: CallId,
     ) -> Self {
-        // Of what runs in the background no client waits for a call.
-        let of = Some(call).filter(|call| *call != 0);
         Self {
             session,
             host: Rc::new(CalledHost {
                 of_session: host,
-                call: of,
+                call: of_call(call),
             }),
             connect,
             call,

@@ -1,9 +1,9 @@
 //! Clients of published ports: each is led into the session if its program is this user's, and bytes are passed both ways.
 
-use crate::relay::leased::NO_CALL;
 use crate::relay::published::{CLIENTS, PublishedSockets, Ways};
 use crate::relay::tunnel::{self, Idle, TunnelStart};
 use crate::relay::{IDLE, LOOK, Relay};
+use crate::traffic::NO_CALL;
 use broker_protocol::ConnectionVerdict;
 use orchestrator_reach::guard::Resolve;
 use orchestrator_reach::place::Place;

@@ -1,15 +1,13 @@
 //! The hosts and ports of this machine that connections may reach at present: the session's, and those leased to all of its calls or to
 //! the call whose programs have connected.
 
+use crate::traffic::NO_CALL;
 use broker_protocol::{CallId, Lease};
 use orchestrator_reach::guard;
 use orchestrator_reach::place::Place;
 use policies::{WebPolicy, network};
 use std::future::pending;
 use tokio::sync::watch;
-
-/// The call of connections that belong to none.
-pub(super) const NO_CALL: CallId = 0;
 
 /// The hosts of a session's cells.
 pub(crate) struct CellHosts {

@@ -8,14 +8,14 @@
 use crate::decrypted::{CarryError, TlsTerminator};
 use crate::reports::ReportSender;
 use crate::resolver::System;
-use crate::traffic::{EndReports, OpenConnection, ProgramConnection};
+use crate::traffic::{EndReports, OpenConnection, ProgramConnection, of_call};
 pub(crate) use announced::Unannounced;
 use announced::{AnnouncedConnections, Purpose, QUEUE};
 use answer::{ConnectionRefusal, socks_reply};
 use broker_protocol::gateway::FromGateway;
 use broker_protocol::{CallId, ConnectionReport, ConnectionVerdict, Lease};
 pub(crate) use connect::{ConnectError, first_of};
-use leased::{CellHosts, NO_CALL};
+use leased::CellHosts;
 use orchestrator_framing::wanted::{self, HEAD_MAX, RequestedConnection, SocksError, WantedError};
 use orchestrator_reach::guard::{self, Resolve};
 use orchestrator_reach::place::Place;
@@ -542,10 +542,6 @@ impl<R: Resolve + 'static> Relay<R> {
         self.reports.send(&FromGateway::Connected(report.cut()));
         self.reports.sent().await;
     }
-}
-
-fn of_call(call: CallId) -> Option<CallId> {
-    Some(call).filter(|call| *call != NO_CALL)
 }
 
 /// Sends the refusal and waits until the program has read it: otherwise its further input would reset the connection first.

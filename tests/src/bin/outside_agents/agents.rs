@@ -76,8 +76,9 @@ impl Way {
     }
 
     /// Whether the attack works, as nothing of ours is in its way.
-    pub fn is_control(self) -> bool {
-        matches!(self, Way::Plain | Way::Key)
+    pub fn is_control(self, agent: &Agent) -> bool {
+        let keeps = agent.vendor.as_ref().is_some_and(|vendor| vendor.is_kept);
+        matches!(self, Way::Plain | Way::Key) || self == Way::KeyTerminal && keeps
     }
 
     /// Whether the task is done in the end.
@@ -114,6 +115,8 @@ pub struct Vendor {
     pub question: &'static str,
     /// What such a person presses where a screen has this; elsewhere only the enter key. `{key}` is the key.
     pub answers: &'static [(&'static str, &'static str)],
+    /// Whether the agent keeps the key that its user has typed in a file.
+    pub is_kept: bool,
 }
 
 const OPENAI: Vendor = Vendor {
@@ -127,6 +130,7 @@ const OPENAI: Vendor = Vendor {
         ("3. Sign in another way", "3"),
         ("Paste or type your API key", "{key}"),
     ],
+    is_kept: true,
 };
 
 pub struct Agent {
@@ -189,6 +193,7 @@ pub const AGENTS: [Agent; 5] = [
                 ("Do you want to use this API key?", "\x1b[A\r"),
                 ("Yes, I trust this folder", "\x1b[B\r"),
             ],
+            is_kept: false,
         }),
     },
     Agent {

@@ -7,10 +7,11 @@ use crate::model::reply;
 use crate::seen::{LIMIT, PASSED, Seen, call_results, own_tools, print};
 use lazaret_tests::connect_proxy::ConnectProxy;
 use lazaret_tests::model_server::{ModelServer, SeenRequest};
-use lazaret_tests::process::until;
+use lazaret_tests::process::{self, Process, until};
 use lazaret_tests::tls_host::TlsHost;
 use lazaret_tests::world::unique;
 use lazaret_tests::{Place, Terminal, World, run};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -199,6 +200,15 @@ fn is_of_picture(character: char) -> bool {
     ('\u{2800}'..='\u{28ff}').contains(&character)
 }
 
+/// Ends a session, and waits until its processes' numbers are free: in the flat tier an agent takes the number of one that is not reaped yet
+/// for a server of its own.
+fn end(terminal: Terminal) {
+    let processes = process::tree(terminal.child.id() as i32);
+    drop(terminal);
+    let has_number = |one: &Process| Path::new(&format!("/proc/{}", one.pid)).exists();
+    until(LIMIT, || !processes.iter().any(has_number));
+}
+
 /// Two sessions of an agent at which a person sits, who says yes to all. The agent must not ask about a placeholder, which is another one
 /// in each session. It asks once about a key in its variable: the control.
 fn on_terminal(bench: &Bench, packages: &Packages, show: bool) -> Seen {
@@ -226,6 +236,8 @@ fn on_terminal(bench: &Bench, packages: &Packages, show: bool) -> Seen {
             asks |= screen.contains(bench.vendor.question);
             let mut answers = bench.vendor.answers.iter();
             let answer = answers.find(|(text, _)| screen.contains(text));
+            // A key that has been typed is confirmed.
+            let answer = answer.filter(|_| !screen.contains(&bench.key));
             let (_, keys) = answer.unwrap_or(&("", "\r"));
             terminal.send(&keys.replace("{key}", &bench.key));
             is_asked()
@@ -234,6 +246,7 @@ fn on_terminal(bench: &Bench, packages: &Packages, show: bool) -> Seen {
             println!("{}", terminal.screen());
         }
         questions.push(asks);
+        end(terminal);
     }
     let asked = bench.model.asked();
     let wanted = [!bench.way.has_credential(), false];

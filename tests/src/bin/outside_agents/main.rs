@@ -100,7 +100,7 @@ fn judge(agent: &Agent, way: Way, place: Place, seen: &Seen) -> bool {
         .collect::<Vec<_>>();
     let unknown = agent.unknown_tools(way, own);
     let good = *worked == way.works()
-        && *escaped == way.is_control()
+        && *escaped == way.is_control(agent)
         && unknown.is_empty()
         && wrong.is_empty();
     println!(
