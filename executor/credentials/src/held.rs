@@ -828,11 +828,14 @@ mod tests {
         assert!(credentials.want(0, Instant::now()).is_none());
         assert!(credentials.want(0, Instant::now()).is_none());
         assert_eq!(credentials.running().count(), 1);
+        let reader = credentials.held[0].reader.as_ref().unwrap().child.pid;
         let due = credentials.deadline().unwrap();
         assert!(credentials.tick(Instant::now()).is_empty());
         let ended = credentials.tick(due);
         assert!(ended[0].value.is_err() && ended[0].credential == 0);
         assert_eq!(credentials.running().count(), 0);
+        let proc = PathBuf::from(format!("/proc/{reader}"));
+        assert!(!proc.exists(), "a zombie stays");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::{Whence, ftruncate, lseek, pipe2, read, write};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,7 +41,7 @@ const UNSTARTED: u8 = 3;
 #[derive(Debug)]
 pub(crate) struct SourceProgram {
     name: String,
-    child: Child,
+    pub(crate) child: Child,
     /// The program's standard output. Its position is how much has been written.
     output: OwnedFd,
     report: OwnedFd,
@@ -114,6 +115,8 @@ impl Drop for SourceProgram {
     fn drop(&mut self) {
         // The program has a parent-death signal. If this fails, the reader has ended.
         let _ = process::pidfd_signal(self.child.pidfd.as_fd(), libc::SIGKILL);
+        // It is killed, so this does not take long. A session may run many programs, and each would stay as a zombie.
+        let _ = waitid(Id::PIDFd(self.child.pidfd.as_fd()), WaitPidFlag::WEXITED);
     }
 }
 
