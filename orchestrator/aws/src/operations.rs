@@ -9,6 +9,10 @@ use orchestrator_http::percent;
 const TARGET: &str = "x-amz-target";
 /// The parameter that does, of a query or a form.
 const ACTION: &str = "action";
+/// Services whose operations stand in forms alone.
+const OF_FORMS: [&str; 2] = ["iam", "sts"];
+/// The mark before a text in UTF-8, which some servers pass over.
+const MARK: &[u8] = "\u{feff}".as_bytes();
 /// Types of bodies that are no forms.
 const JSON: [&str; 2] = ["application/x-amz-json-1.0", "application/x-amz-json-1.1"];
 /// The keys of the query by which S3 knows what a `POST` is.
@@ -34,11 +38,11 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Those of a request with this body, or as much of it as was read.
-    pub fn of(service: &str, head: &Parts, body: &[u8]) -> Self {
+    /// Those of a request to `host` with this body, or as much of it as was read.
+    pub fn of(service: &str, (host, head): (&str, &Parts), body: &[u8]) -> Self {
         match is_s3(service) {
             true => Self::of_objects(head, body),
-            false => Self::named(head, body),
+            false => Self::named((service, host), head, body),
         }
     }
 
@@ -72,17 +76,21 @@ impl Operations {
         }
     }
 
-    fn named(head: &Parts, body: &[u8]) -> Self {
+    fn named((service, host): (&str, &str), head: &Parts, body: &[u8]) -> Self {
         let of_pairs = |text: &[u8]| -> Vec<String> {
             let pairs = pairs(text).filter(|(name, _)| name.eq_ignore_ascii_case(ACTION));
             pairs.map(|(_, value)| value).collect()
         };
-        let targets = head.headers.get_all(TARGET).iter().map(|value| {
-            let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
-            text.rsplit('.').next().unwrap_or_default().to_owned()
-        });
-        let targets: Vec<String> = targets.collect();
-        let is_json = targets.len() == 1 && is_json(&head.headers);
+        let headers = head.headers.iter();
+        let targets = headers.filter(|(name, _)| header_name(name.as_str()) == TARGET);
+        let targets: Vec<Option<String>> = targets
+            .map(|(_, value)| target(value.to_str().unwrap_or_default()))
+            .collect();
+        let are_plain = targets.iter().all(Option::is_some) && !body.starts_with(MARK);
+        // Others read a form in a body whatever is said of its type, and those of AWS know their services' own.
+        let has_json = is_of_aws(host) && !OF_FORMS.contains(&service);
+        let is_json = has_json && targets.len() == 1 && is_json(&head.headers);
+        let targets: Vec<String> = targets.into_iter().flatten().collect();
         let mut names = [
             targets,
             of_pairs(head.uri.query().unwrap_or_default().as_bytes()),
@@ -92,9 +100,29 @@ impl Operations {
         if !is_json {
             names.extend(of_pairs(body));
         }
-        let is_known = names.len() == 1;
+        let is_known = are_plain && names.len() == 1;
         Self { names, is_known }
     }
+}
+
+/// The operation that a target names, if all servers find the same in it.
+fn target(text: &str) -> Option<String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let (interface, operation) = match text.strip_prefix("com.amazonaws.") {
+        // `com.amazonaws.cloudtrail.v20131101.CloudTrail_20131101.LookupEvents`
+        Some(rest) => rest.rsplit_once('.')?,
+        None => text.split_once('.')?,
+    };
+    let is_plain = interface.split('.').all(|part| part.bytes().all(plain));
+    let is_one = is_plain && !operation.is_empty() && operation.bytes().all(plain);
+    is_one.then(|| operation.to_owned())
+}
+
+fn is_of_aws(host: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    [".amazonaws.com", ".amazonaws.com.cn", ".api.aws"]
+        .iter()
+        .any(|end| host.ends_with(end))
 }
 
 /// Of Smithy's protocols, whose paths are `/service/NAME/operation/NAME`.
@@ -147,12 +175,22 @@ mod tests {
     use hyper::Request;
 
     fn of(service: &str, uri: &str, headers: &[(&str, &str)], body: &str) -> Operations {
+        let host = format!("{service}.eu-west-1.amazonaws.com");
+        at(&host, service, (uri, headers), body)
+    }
+
+    fn at(
+        host: &str,
+        service: &str,
+        (uri, headers): (&str, &[(&str, &str)]),
+        body: &str,
+    ) -> Operations {
         let mut request = Request::post(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let head = request.body(()).unwrap().into_parts().0;
-        Operations::of(service, &head, body.as_bytes())
+        Operations::of(service, (host, &head), body.as_bytes())
     }
 
     fn known(operations: &Operations) -> Option<&str> {
@@ -197,10 +235,61 @@ mod tests {
             ),
             ("/", vec![form], "Version=1", None),
             ("/", vec![json], "{}", None),
+            (
+                "/",
+                vec![form],
+                "\u{feff}Action=AssumeRole&Action=Get",
+                None,
+            ),
         ] {
-            let operations = of("sts", uri, &headers, body);
+            let operations = of("dynamodb", uri, &headers, body);
             assert_eq!(known(&operations), want, "{uri} {body}");
         }
+    }
+
+    #[test]
+    fn a_form_is_one_whatever_is_said_of_its_type() {
+        let target = ("x-amz-target", "X.GetCallerIdentity");
+        let json = ("content-type", "application/x-amz-json-1.1");
+        let assume = "Action=AssumeRole&Version=2011-06-15";
+        for (host, service, want) in [
+            ("dynamodb.eu-west-1.amazonaws.com", "dynamodb", true),
+            ("DynamoDB.Eu-West-1.AmazonAWS.com", "dynamodb", true),
+            ("sts.amazonaws.com", "sts", false),
+            ("iam.amazonaws.com", "iam", false),
+            ("ceph.example", "dynamodb", false),
+            ("amazonaws.com.example", "dynamodb", false),
+        ] {
+            let operations = at(host, service, ("/", &[target, json]), assume);
+            assert_eq!(operations.is_known, want, "{host} {service}");
+            let operations = at(host, service, ("/", &[target, json]), "{}");
+            assert_eq!(known(&operations), Some("GetCallerIdentity"), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_known_if_all_servers_read_it_alike() {
+        let json = ("content-type", "application/x-amz-json-1.1");
+        let trail = "com.amazonaws.cloudtrail.v20131101.CloudTrail_20131101.LookupEvents";
+        for (name, value, want) in [
+            ("x-amz-target", "DynamoDB_20120810.GetItem", Some("GetItem")),
+            ("x-amz-target", trail, Some("LookupEvents")),
+            ("x-amz-target", "DynamoDB_20120810#PutResourcePolicy", None),
+            ("x-amz-target", "DynamoDB_20120810/PutResourcePolicy", None),
+            ("x-amz-target", "D.PutResourcePolicy.GetItem", None),
+            ("x-amz-target", "PutResourcePolicy", None),
+            ("x-amz-target", "D.", None),
+            ("x_amz_target", "D.GetItem", Some("GetItem")),
+        ] {
+            let operations = of("dynamodb", "/", &[(name, value), json], "{}");
+            assert_eq!(known(&operations), want, "{name} {value}");
+        }
+        let both = [
+            ("x-amz-target", "D.GetItem"),
+            ("x_amz_target", "D.Put"),
+            json,
+        ];
+        assert_eq!(known(&of("dynamodb", "/", &both, "{}")), None);
     }
 
     #[test]

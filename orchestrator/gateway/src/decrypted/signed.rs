@@ -86,7 +86,8 @@ impl Exchange {
         head: &Parts,
         body: &[u8],
     ) -> Result<(), RequestRefusal> {
-        let operations = Operations::of(&scope.service, head, body);
+        let to = (self.host.host.as_str(), head);
+        let operations = Operations::of(&scope.service, to, body);
         let place = self.host.place();
         let method = head.method.as_str();
         let wanted = RequestedUse::new(&place, method, &head.uri, &head.headers)
