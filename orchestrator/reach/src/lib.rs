@@ -4,6 +4,7 @@
 pub mod error;
 pub mod guard;
 pub mod hello;
+pub mod owners;
 pub mod place;
 pub mod target;
 

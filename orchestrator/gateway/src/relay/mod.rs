@@ -46,7 +46,6 @@ mod clients;
 mod connect;
 mod leased;
 mod machine;
-mod owners;
 mod pace;
 mod proxy;
 mod proxy_fault;

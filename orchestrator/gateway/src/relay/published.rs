@@ -4,8 +4,8 @@
 //! supervisor that has the listener. So nothing of the session is reached that it does not know to be published.
 
 use crate::relay::connect::ConnectError;
-use crate::relay::owners::Owners;
 use broker_protocol::gateway::published_request;
+use orchestrator_reach::owners::Owners;
 use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::{

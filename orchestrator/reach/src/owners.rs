@@ -12,7 +12,7 @@ const LIST_MAX: u64 = 16 << 20;
 
 /// The lists of this machine's TCP sockets, and the user whose connections are served.
 #[derive(Debug)]
-pub(super) struct Owners {
+pub struct Owners {
     lists: Vec<File>,
     user: u32,
 }
@@ -26,7 +26,7 @@ impl Owners {
         clippy::disallowed_methods,
         reason = "before this process is confined, and no file of anybody's"
     )]
-    pub(super) fn open() -> io::Result<Self> {
+    pub fn open() -> io::Result<Self> {
         let mut lists = vec![File::open("/proc/self/net/tcp")?];
         lists.extend(File::open("/proc/self/net/tcp6").ok());
         let user = getuid().as_raw();
@@ -35,7 +35,7 @@ impl Owners {
 
     /// Whether the connection from `peer` to our `local` is by a process of our user, which has its end open. What cannot be found is
     /// not: a socket that is closed already belongs to nobody.
-    pub(super) fn is_own(&self, peer: SocketAddr, local: SocketAddr) -> bool {
+    pub fn is_own(&self, peer: SocketAddr, local: SocketAddr) -> bool {
         let ends = [(peer, local), (mapped(peer), mapped(local))];
         let lines = ends.map(|(one, other)| format!("{} {} ", written(one), written(other)));
         // While sockets come and go a list may leave one out: it is looked for twice.
