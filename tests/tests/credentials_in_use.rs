@@ -20,7 +20,7 @@ import http.server, json, time
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
     def do_GET(self):
-        if self.path != '/unasked/reads-no-body':
+        if self.path not in ('/unasked/reads-no-body', '/api/reads-no-body'):
             self.rfile.read(int(self.headers.get('Content-Length', 0)))
         seen = json.dumps({'path': self.path, 'authorization': self.headers.get('Authorization')})
         print(seen, file=log, flush=True)
@@ -595,6 +595,42 @@ fn a_file_of_authorities_that_cannot_be_used_is_named(place: Place) {
             "{why}"
         );
     }
+}
+
+place_test!(no_body_takes_the_value_of_the_next_request);
+fn no_body_takes_the_value_of_the_next_request(place: Place) {
+    let host = Host::start(place);
+    let at = format!("https://localhost:{}/api", host.port);
+    // What the host reads as the next request ends in the head of the one that is.
+    let ask = |token: &str, more: &str| {
+        let more = format!("-sS -m 20 {more} -H \"Authorization: Bearer {token}\"");
+        let body = r"POST /api/keys HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nX-Ignore: ";
+        format!(
+            "curl {more} -X GET --data-binary $'{body}' {at}/reads-no-body --next {more} {at}/y; true"
+        )
+    };
+    let sent = |path: &str| {
+        let all = host.sent().into_iter().filter(|(at, _)| at == path);
+        all.filter_map(|(_, value)| value).collect::<Vec<_>>()
+    };
+    let direct = format!(
+        "--noproxy '*' --cacert {}",
+        host.server.authority().display()
+    );
+    host.world.on_host(&ask(VALUE, &direct)).success();
+    let keys = sent("/api/keys");
+    assert!(
+        keys.len() == 1 && keys[0].ends_with(VALUE),
+        "the control: {keys:?}"
+    );
+    let mut session = host.session("net");
+    session.bash(&ask("$ONE_TOKEN", "--noproxy ''")).success();
+    assert_eq!(sent("/api/keys"), keys);
+    let value = [format!("Bearer {VALUE}")];
+    assert_eq!(
+        (sent("/api/reads-no-body").last(), sent("/api/y")),
+        (value.last(), value.to_vec())
+    );
 }
 
 // In the namespace of `why` root is nobody, and so is any other user.

@@ -26,8 +26,21 @@ const METHOD_PARAMETERS: [&str; 5] = [
     "method",
     "x_http_method_override",
 ];
-/// Headers by which some servers are told another path.
-const PATHS: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-original-uri"];
+/// Headers by which some servers are told another path, or that a part of it is none. gunicorn believes those of CGI.
+const PATHS: [&str; 12] = [
+    "path-info",
+    "request-uri",
+    "script-name",
+    "x-envoy-original-path",
+    "x-forwarded-path",
+    "x-forwarded-prefix",
+    "x-forwarded-uri",
+    "x-original-path",
+    "x-original-uri",
+    "x-original-url",
+    "x-rewrite-url",
+    "x-script-name",
+];
 
 /// A request, as uses are written.
 pub struct RequestedUse<'a> {
@@ -45,9 +58,8 @@ impl<'a> RequestedUse<'a> {
     /// The request of this head.
     pub fn new(place: &'a str, method: &str, uri: &'a Uri, headers: &HeaderMap) -> Self {
         let said = |names: &'static [&'static str]| {
-            let is_one =
-                move |name: &HeaderName| names.contains(&&*name.as_str().replace('_', "-"));
-            let headers = headers.iter().filter(move |(name, _)| is_one(name));
+            let headers = headers.iter();
+            let headers = headers.filter(move |(name, _)| is_among(name, names));
             headers.map(|(_, value)| String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
         let query = decoded(uri.query().unwrap_or_default(), DECODED);
@@ -124,7 +136,7 @@ impl<'a> RequestedUse<'a> {
                 && methods.iter().any(|method| names(one, method))
                 && spellings
                     .iter()
-                    .any(|path| matches(&one.path.to_ascii_lowercase(), path))
+                    .any(|path| matches(&folded(&one.path), path))
         };
         let mut all = uses.iter().filter(refuses);
         let always = all.clone().find(|one| !one.otherwise);
@@ -162,7 +174,7 @@ impl<'a> RequestedUse<'a> {
             .any(|method| rule.methods.is_empty() || rule.methods.contains(&method));
         let instead = self.paths.iter().map(String::as_str);
         let forms: Vec<String> = instead.chain([self.path]).flat_map(spellings).collect();
-        let patterns = rule.paths.iter().map(|pattern| pattern.to_lowercase());
+        let patterns = rule.paths.iter().map(|pattern| folded(pattern));
         let patterns: Vec<String> = patterns
             .map(|pattern| match pattern.trim_end_matches('/') {
                 "" => "/".to_owned(),
@@ -210,6 +222,21 @@ impl<'a> RequestedUse<'a> {
                     .is_some_and(|(name, _)| host.eq_ignore_ascii_case(name))
         })
     }
+}
+
+/// Whether a header names another method or path than a request's own, as some servers read it.
+pub fn names_other_request(name: &HeaderName) -> bool {
+    is_among(name, &METHODS) || is_among(name, &PATHS)
+}
+
+fn is_among(name: &HeaderName, names: &[&str]) -> bool {
+    names.contains(&&*name.as_str().replace('_', "-"))
+}
+
+/// A text without differences of case, as the most lenient servers compare: by capital letters too, as `ſ` has `S`.
+fn folded(text: &str) -> String {
+    let upper = text.chars().flat_map(char::to_uppercase);
+    upper.flat_map(char::to_lowercase).collect()
 }
 
 /// Whether a server may take its method from this parameter of a query. PHP drops spaces before a name and what follows a zero byte, and reads
@@ -319,11 +346,11 @@ fn readings(path: &str) -> Vec<String> {
     all
 }
 
-/// The forms in which a server may read `path`: decoded, without empty parts and dots, in lower case.
+/// The forms in which a server may read `path`: decoded, without empty parts and dots, [`folded`].
 fn spellings(path: &str) -> Vec<String> {
     let mut all = Vec::new();
     for times in 0..=DECODED {
-        let text = decoded(path, times).replace('\\', "/").to_lowercase();
+        let text = folded(&decoded(path, times).replace('\\', "/"));
         for reading in PathReading::ALL {
             let mut parts: Vec<&str> = Vec::new();
             for part in text.split('/') {
@@ -621,6 +648,9 @@ mod tests {
             ("GET", "/user/keys", Some(("x-http-method", "GET, post"))),
             ("POST", "/a", Some(("x-original-url", "/user/keys"))),
             ("POST", "/a", Some(("x-rewrite-url", "/user/keys?x"))),
+            // What `ſ` and the Kelvin sign are without case.
+            ("POST", "/u%c5%bfer/keys", None),
+            ("POST", "/user/%e2%84%aaeys", None),
         ] {
             let (refused, _) = one(method, uri, header);
             assert!(refused, "{method} {uri} {header:?}");
@@ -629,6 +659,8 @@ mod tests {
             ("get", "/a", None),
             ("TRACK", "/a", None),
             ("GET", "/a", Some(("x-original-url", "/b"))),
+            ("GET", "/a", Some(("script_name", "/b"))),
+            ("GET", "/a", Some(("x-forwarded-prefix", "/b"))),
         ] {
             assert_eq!(
                 one(method, uri, header),

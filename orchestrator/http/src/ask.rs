@@ -281,7 +281,7 @@ pub enum NetworkFault {
     #[error("{0} was not in the settings when this program started")]
     NotNamed(HostOrigin),
     #[error(
-        "{} {}{} is no request that the settings name: a provider gets those of its interface, a collector those of its address; base_url may have another path",
+        "{} {}{} is no request that the settings name: a provider gets those of its interface, a collector those of its address (base_url may have another path), and every server `POST`, and `GET` and `DELETE` without a body",
         .0.method, .0.origin, .0.path
     )]
     NotRequest(NamedRequest),

@@ -1,6 +1,6 @@
 //! The answer of a token endpoint: its tokens are sealed, and nothing passes but members that are known to be none.
 
-use crate::fault::{LOGIN_BODY, LoginFault};
+use crate::fault::{LOGIN_BODY, LoginFault, TOKEN_MIN};
 use crate::seal::{RealToken, TokenKey, TokenRole};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -78,6 +78,9 @@ pub fn capture_by(
             .into_iter()
             .find(|role| role.member() == name);
         let value = match (role, value) {
+            (Some(role), Value::String(text)) if text.trim().len() < TOKEN_MIN => {
+                return Err(LoginFault::Short(role.member()));
+            }
             (Some(role), Value::String(text)) => {
                 let token = Zeroizing::new(text.into_bytes());
                 let shown = seal(&token, role)?;
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn each_token_is_sealed_for_its_purpose() {
-        let answer = r#"{"access_token":"real-access","refresh_token":"real-refresh","id_token":"real-id",
+        let answer = r#"{"access_token":"real-access","refresh_token":"real-refresh","id_token":"real-identity",
             "expires_in":3600,"scope":"a b","account":{"uuid":"u"}}"#;
         let read = value(answer);
         let text = |name: &str| read[name].as_str().unwrap().to_owned();
@@ -307,12 +310,16 @@ mod tests {
                 LoginFault::Token("access_token"),
             ),
             (
-                r#"{"refresh_token":"a b"}"#,
+                r#"{"refresh_token":"a b-of-two"}"#,
                 LoginFault::Token("refresh_token"),
             ),
             (
                 r#"{"refresh_token":""}"#,
-                LoginFault::Token("refresh_token"),
+                LoginFault::Short("refresh_token"),
+            ),
+            (
+                r#"{"refresh_token":"1234567"}"#,
+                LoginFault::Short("refresh_token"),
             ),
         ] {
             assert_eq!(captured(body).unwrap_err(), fault, "{body}");

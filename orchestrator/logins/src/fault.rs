@@ -7,6 +7,9 @@ pub const LOGIN_BODY: usize = 64 * 1024;
 /// Maximum bytes of one token: its sealed form has to fit into a header.
 pub(crate) const TOKEN_MAX: usize = 16 * 1024;
 
+/// Minimum bytes of one token: a shorter one would be found in answers that do not contain it.
+pub(crate) const TOKEN_MIN: usize = 8;
+
 /// Why a request to a token endpoint is not sent, or its answer not passed on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LoginFault {
@@ -24,6 +27,8 @@ pub enum LoginFault {
     Seen,
     #[error("`{0}` is no text, or none that a request can hold")]
     Token(&'static str),
+    #[error("`{0}` has fewer than {TOKEN_MIN} bytes")]
+    Short(&'static str),
     #[error("it asks for a grant of the type `{0}`, which would give it another credential")]
     Grant(String),
     #[error("its token is of another session, or of a login whose key is gone: log in again")]

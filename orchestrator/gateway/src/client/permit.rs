@@ -58,14 +58,32 @@ pub(super) fn permit(
             Ok(Permitted::Other)
         }
         By::ProviderSettings => {
-            allowed.check_request(NamedRequest {
-                origin: HostOrigin::of(target.url()),
-                method: request.method().to_string(),
-                path: path_of(request).to_owned(),
-            })?;
+            check_body(target, request)?;
+            allowed.check_request(named(target, request))?;
             Ok(Permitted::Other)
         }
-        By::ServerSettings | By::RepositorySettings | By::ServerOf(_) => Ok(Permitted::Other),
+        By::ServerSettings | By::RepositorySettings | By::ServerOf(_) => {
+            check_body(target, request)?;
+            Ok(Permitted::Other)
+        }
+    }
+}
+
+/// Refuses methods that no interface of ours has, and a body where it may not be read: the host would take it for the next request.
+fn check_body(target: &Target, request: &Request<Incoming>) -> Result<(), NetworkFault> {
+    let is_plain = [Method::GET, Method::DELETE].contains(request.method());
+    let is_read = *request.method() == Method::POST;
+    match is_read || is_plain && request.body().is_end_stream() {
+        true => Ok(()),
+        false => Err(NetworkFault::NotRequest(named(target, request))),
+    }
+}
+
+fn named(target: &Target, request: &Request<Incoming>) -> NamedRequest {
+    NamedRequest {
+        origin: HostOrigin::of(target.url()),
+        method: request.method().to_string(),
+        path: path_of(request).to_owned(),
     }
 }
 

@@ -290,6 +290,44 @@ fn provider_gets_the_requests_of_its_interface_alone() {
     assert_eq!(server.connections(), reached);
 }
 
+#[test]
+fn servers_get_the_methods_of_their_interfaces_and_bodies_where_they_read_them() {
+    let server = Server::start(|_, stream| says(stream, "", "done"));
+    let gateway = begun(&Begin {
+        named: vec![HostOrigin::of(&server.url)],
+        ..Begin::default()
+    });
+    let ask = |method: &str, body: &'static str| {
+        let client = HostClient::new(gateway.clone(), By::ServerSettings, &server.url);
+        let method = http::Method::from_bytes(method.as_bytes()).unwrap();
+        let request = client.to(method, &server.url);
+        let request = match body {
+            "" => request,
+            body => request.body(body),
+        };
+        block_on(async { text(request.send().await?).await })
+    };
+    for (method, body) in [("GET", ""), ("DELETE", ""), ("POST", ""), ("POST", "x")] {
+        assert_eq!(ask(method, body).unwrap(), "done", "{method}");
+    }
+    let reached = server.connections();
+    for (method, body) in [
+        ("TRACE", ""),
+        ("PUT", "x"),
+        ("GET", "x"),
+        ("DELETE", "x"),
+        ("QUERY", ""),
+    ] {
+        let refused = ask(method, body);
+        let is_fault = matches!(
+            refused,
+            Err(HttpFailure::Fault(NetworkFault::NotRequest(_)))
+        );
+        assert!(is_fault, "{method} {body}: {refused:?}");
+    }
+    assert_eq!(server.connections(), reached);
+}
+
 /// A server that has been named, or its settings, refer to any address: a session reaches those alone at which a person has logged in.
 #[test]
 fn logins_lead_only_where_a_person_has_logged_in() {

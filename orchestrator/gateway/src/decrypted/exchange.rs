@@ -114,9 +114,13 @@ impl Exchange {
         let attach = decision.attach.as_mut();
         let (body, _held) = self.gathered(attach, &head, body).await?;
         let switch = self.switch(&head, &decision)?;
-        self.prepare(&mut head, switch)?;
         let is_http = switch == ProtocolSwitch::None;
-        let is_alone = is_http && !body.is_end_stream() && self.must_be_last();
+        if !is_http && !body.is_end_stream() {
+            // The host may not switch, and then it is as any other body.
+            return Err(RequestRefusal::Malformed("a body before a WebSocket"));
+        }
+        self.prepare(&mut head, switch)?;
+        let is_alone = !body.is_end_stream() && self.must_be_last();
         if is_alone {
             close(&mut head.headers);
         }
@@ -180,9 +184,9 @@ impl Exchange {
     }
 
     /// Whether a request with a body must be the last of its connection: a server that does not read the body of a `GET`, say, takes it
-    /// for the next request, which no rule has judged.
+    /// for the beginning of the next request, which nothing has judged and which may have a value in it.
     pub(super) fn must_be_last(&self) -> bool {
-        !self.host.rules.is_empty() && self.upstream.protocol() == Protocol::Http1
+        self.upstream.protocol() == Protocol::Http1
     }
 
     fn at(&self) -> (&str, u16) {
@@ -470,10 +474,12 @@ impl Exchange {
             });
         }
         // None was asked for, and compressed frames could not be searched.
-        if response.headers().contains_key("sec-websocket-extensions") {
+        let headers = response.headers();
+        if headers.contains_key("sec-websocket-extensions") || head::is_encoded(headers) {
             return Err(RequestRefusal::Unanswered {
                 place: self.host.place(),
-                why: "it has chosen extensions of WebSocket, and was asked for none".into(),
+                why: "it has chosen an encoding or extensions of WebSocket, and was asked for none"
+                    .into(),
             });
         }
         let host = hyper::upgrade::on(&mut response);

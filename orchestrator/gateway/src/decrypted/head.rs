@@ -8,6 +8,7 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
+use orchestrator_effects::names_other_request;
 
 /// How requests come to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ impl Scheme {
 const OF_CONNECTION: [&str; 3] = ["keep-alive", "proxy-connection", "proxy-authorization"];
 
 /// Headers that decide for whom a request is, from whom, or how it is read. Servers may count trailers as headers, after all checks.
-const NOT_IN_TRAILERS: [&str; 21] = [
+const NOT_IN_TRAILERS: [&str; 17] = [
     "authorization",
     "connection",
     "content-encoding",
@@ -56,10 +57,6 @@ const NOT_IN_TRAILERS: [&str; 21] = [
     "transfer-encoding",
     "upgrade",
     "x-forwarded-host",
-    "x-http-method-override",
-    "x-method-override",
-    "x-original-url",
-    "x-rewrite-url",
 ];
 
 /// Headers that ask for an answer in another form than plain text, in which no value would be found: compressed as a whole, in gRPC's or
@@ -91,16 +88,25 @@ const CHARSET_FAMILIES: [&str; 2] = ["iso-8859-", "windows-125"];
 
 /// Takes out of trailers what no trailer may say.
 pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
-    for name in OF_CONNECTION.iter().chain(&NOT_IN_TRAILERS) {
-        trailers.remove(*name);
+    for names in [&OF_CONNECTION[..], &NOT_IN_TRAILERS, &FOR_ENCODED] {
+        remove_alike(trailers, names);
     }
-    remove_alike(trailers, &FOR_ENCODED);
+    remove(trailers, names_other_request);
 }
 
 /// Removes headers with these names, with `_` for `-` too, as some servers read them.
 fn remove_alike(headers: &mut HeaderMap, names: &[&str]) {
-    let is_one = |name: &&HeaderName| names.contains(&&*name.as_str().replace('_', "-"));
-    let found: Vec<HeaderName> = headers.keys().filter(is_one).cloned().collect();
+    remove(headers, |name| {
+        names.contains(&&*name.as_str().replace('_', "-"))
+    });
+}
+
+fn remove(headers: &mut HeaderMap, is_one: impl Fn(&HeaderName) -> bool) {
+    let found: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| is_one(name))
+        .cloned()
+        .collect();
     for name in found {
         headers.remove(name);
     }

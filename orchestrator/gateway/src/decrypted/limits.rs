@@ -24,7 +24,10 @@ pub(crate) const SEARCHED: usize = 256;
 /// How long the last word of what a host has sent is held, while it sends no more.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// Values of one credential that are searched for: the present one and earlier ones.
-pub(crate) const REMEMBERED: usize = 4;
+pub(crate) const REMEMBERED: usize = 64;
+/// The minimum interval between two questions grows by itself with so many values: a cell that has a host refuse each could otherwise
+/// have those forgotten that are still good.
+pub(crate) const VALUES_PER_INTERVAL: usize = 4;
 /// Tokens of one credential's logins that are searched for: those that were used last.
 pub(crate) const TOKENS: usize = 8;
 /// Maximum length of a host's answer `401` that is read so that the request can be sent again.

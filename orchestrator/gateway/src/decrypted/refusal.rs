@@ -229,6 +229,7 @@ impl RequestRefusal {
                 | LoginFault::Unread
                 | LoginFault::Seen
                 | LoginFault::Token(_)
+                | LoginFault::Short(_)
                 | LoginFault::NoKey
                 | LoginFault::Random => "invalid_request",
             }),

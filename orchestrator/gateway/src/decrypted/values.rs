@@ -1,7 +1,9 @@
 //! The values of credentials: asked of the broker at the first request to one of their hosts, held, and asked for again when the host refuses one.
-//! At most one question at a time, and one in 30 seconds.
+//! At most one question at a time, and one in 30 seconds or longer.
 
-use super::limits::{EXPIRES_SOON, REMEMBERED, TOKENS, Times, VALUE_MIN, WAITING};
+use super::limits::{
+    EXPIRES_SOON, REMEMBERED, TOKENS, Times, VALUE_MIN, VALUES_PER_INTERVAL, WAITING,
+};
 use broker_protocol::gateway::FromGateway;
 use hyper::header::HeaderValue;
 use orchestrator_aws::{AwsKeyError, KeyParts};
@@ -315,8 +317,14 @@ impl CredentialValues {
 
     /// How long its source may not be asked.
     fn wait_to_ask(&self, slot: &ValueSlot) -> Option<Duration> {
-        let wait = self.times.refresh.checked_sub(slot.asked.get()?.elapsed());
+        let wait = self.interval(slot);
+        let wait = wait.checked_sub(slot.asked.get()?.elapsed());
         wait.filter(|wait| !wait.is_zero())
+    }
+
+    fn interval(&self, slot: &ValueSlot) -> Duration {
+        let times = 1 + slot.known.borrow().len() / VALUES_PER_INTERVAL;
+        self.times.refresh * u32::try_from(times).unwrap_or(u32::MAX)
     }
 
     fn ask(&self, credential: u16, slot: &ValueSlot) {
@@ -408,4 +416,28 @@ fn usable(bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, CredentialVal
         return Err(CredentialValueError::Characters);
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_gives_new_values_is_asked_ever_less_often() {
+        let values = CredentialValues::new(1, Times::default(), Rc::new(|_| ()));
+        let slot = || values.slot(0).unwrap();
+        let interval = || values.interval(slot()).as_secs();
+        assert_eq!(interval(), 30);
+        for (count, want) in [(3, 30), (4, 60), (16, 150), (200, 510)] {
+            for number in 0..count {
+                values.deliver(0, Ok(format!("the value {number}").into_bytes()));
+            }
+            assert_eq!(interval(), want, "{count}");
+            slot().known.borrow_mut().clear();
+        }
+        for number in 0..200 {
+            values.deliver(0, Ok(format!("the value {number}").into_bytes()));
+        }
+        assert_eq!(values.known(0).len(), REMEMBERED);
+    }
 }

@@ -233,3 +233,80 @@ fn a_redirect_to_another_host_passes_and_takes_no_credential_along() {
         );
     });
 }
+
+/// A host that does not read it would take the next request for its end, or for the end of a request in it.
+#[test]
+fn a_request_with_a_body_is_the_last_of_its_hosts_connection() {
+    local(async {
+        let world = World::new(Setup {
+            protocols: vec![HTTP1],
+            ..Setup::default()
+        })
+        .await;
+        let connections = || -> Vec<usize> {
+            let mut seen = world.seen.borrow_mut();
+            seen.drain(..).map(|one| one.connection).collect()
+        };
+        let one = |more: &str| {
+            let bearer = bearer();
+            format!("GET /api/x HTTP/1.1\r\nHost: a.example\r\n{bearer}{more}\r\n")
+        };
+        let plain = one("");
+        let last = one("Connection: close\r\n");
+        let answers = world.http1(&format!("{plain}{plain}{last}")).await;
+        assert_eq!(answers.matches("200 OK").count(), 3, "{answers}");
+        assert_eq!(connections(), [1, 1, 1], "the control");
+        for body in [
+            "Content-Length: 1\r\n\r\nx",
+            "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n",
+            "Transfer-Encoding: chunked\r\n\r\n0\r\n",
+        ] {
+            let answers = world.http1(&format!("{}{plain}{last}", one(body))).await;
+            assert_eq!(answers.matches("200 OK").count(), 1, "{answers}");
+            assert!(answers.contains("connection: close"), "{answers}");
+            assert_eq!(connections().len(), 1, "{body}");
+        }
+        // Of one connection of the program's, too.
+        let mut http2 = world.http2().await;
+        for body in ["", "", "x", "", "x", "x"] {
+            let request = Request::get("https://a.example/api/x")
+                .header("authorization", format!("Bearer {PLACEHOLDER}"));
+            let answer = http2.send_request(request.body(full(body)).unwrap()).await;
+            let answer = answer.unwrap();
+            assert_eq!(answer.status(), 200);
+            http_body_util::BodyExt::collect(answer.into_body())
+                .await
+                .unwrap();
+        }
+        let of = connections();
+        let turns: Vec<bool> = of.windows(2).map(|two| two[0] == two[1]).collect();
+        assert_eq!(turns, [true, true, false, true, false], "{of:?}");
+    });
+}
+
+/// The host may not switch, and the connection would go on.
+#[test]
+fn a_request_for_a_websocket_has_no_body() {
+    local(async {
+        let world = World::new(Setup {
+            protocols: vec![HTTP1],
+            ..Setup::default()
+        })
+        .await;
+        let ask = |body: &str| {
+            format!(
+                "GET /api/x HTTP/1.1\r\nHost: a.example\r\n{}Connection: Upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{body}",
+                bearer()
+            )
+        };
+        for (body, want) in [("Content-Length: 1\r\n\r\nx", "400"), ("\r\n", "200")] {
+            let mut stream = world.tls(&[HTTP1]).await;
+            stream.write_all(ask(body).as_bytes()).await.unwrap();
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, format!("HTTP/1.1 {want}").as_bytes());
+            assert_eq!(world.seen.borrow().len(), usize::from(want == "200"));
+        }
+    });
+}
