@@ -10,6 +10,7 @@ mod plan;
 mod pool;
 mod call;
 mod company;
+mod start;
 mod running_command;
 mod files;
 mod gc;
@@ -36,11 +37,10 @@ use executor_peers::surroundings::Surroundings;
 use executor_spec::ablation::Ablation;
 use executor_spec::error::SetupError;
 use executor_spec::variables::Variables;
-use executor_sys::{fd, process, spawn};
+use executor_sys::{fd, process};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use user::User;
@@ -52,7 +52,8 @@ Usage:
   lazaret-executor broker [--tickets]    serve one client; the connected socket is standard input
   lazaret-executor spawner [--tickets]   serve every client whose connected socket comes over standard input
   lazaret-executor ready                 build a session's sandbox, then serve one client; both come over standard input
-  lazaret-executor start PROGRAM ARG...  become a server of the user's, in a process session of its own and outside any cell
+  lazaret-executor start DIRECTORY PROGRAM ARG...   become a server of the user's, in a process session of its own and outside any
+                                         cell, for who has started it in DIRECTORY
   lazaret-executor gc                    remove caches of projects that no session uses; the request comes over standard input
   lazaret-executor company PATH...       serve `[gateway]` of the policy to the gateway of one `lazaret`; commands can write below PATH
   lazaret-executor listen --socket PATH  serve every client that connects to PATH, each in a process of its own
@@ -80,7 +81,8 @@ enum Task {
     Ready,
     Gc,
     Company(Vec<PathBuf>),
-    Start(Vec<CString>),
+    /// The directory of who starts it, and its command.
+    Start(PathBuf, Vec<String>),
     Listen(PathBuf),
     Print(String),
 }
@@ -114,7 +116,9 @@ fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
         ["spawner", "--tickets"] => Ok(Task::Spawner(TicketOption::Given)),
         ["ready"] => Ok(Task::Ready),
         ["gc"] => Ok(Task::Gc),
-        ["start", ..] => server(&arguments[1..]).map(Task::Start),
+        ["start", ..] => {
+            server(&arguments[1..]).map(|(directory, command)| Task::Start(directory, command))
+        }
         ["company", ..] => Ok(Task::Company(
             arguments[1..].iter().map(PathBuf::from).collect(),
         )),
@@ -132,13 +136,18 @@ fn parse(arguments: Vec<OsString>) -> Result<Task, String> {
     }
 }
 
-/// The command of a server. Its program has a full path: `PATH` may have been set by a project.
-fn server(words: &[OsString]) -> Result<Vec<CString>, String> {
+/// The directory of who starts a server, and its command. Its program has a full path: `PATH` may have been set by a project.
+fn server(words: &[OsString]) -> Result<(PathBuf, Vec<String>), String> {
     let word = |word: &OsString| {
-        CString::new(word.as_bytes()).map_err(|_| "a word has a NUL byte".to_owned())
+        let word = word.clone().into_string();
+        word.map_err(|_| "a word is not UTF-8".to_owned())
     };
-    match words.first() {
-        Some(program) if Path::new(program).is_absolute() => words.iter().map(word).collect(),
+    let Some((directory, command)) = words.split_first() else {
+        return Err("start needs a directory and a program".into());
+    };
+    let command: Vec<String> = command.iter().map(word).collect::<Result<_, _>>()?;
+    match command.first() {
+        Some(program) if Path::new(program).is_absolute() => Ok((directory.into(), command)),
         Some(_) => Err("start needs the full path of a program".into()),
         None => Err("start needs a program".into()),
     }
@@ -179,9 +188,10 @@ fn run(task: Task) -> io::Result<()> {
         Task::Gc => gc::answer(inherited()?, &user(ablation)?),
         // Standard output is for the answer to who starts it.
         Task::Company(written) => company::serve(fd::inherited(0)?, &user(ablation)?, &written),
-        Task::Start(command) => {
+        Task::Start(directory, command) => {
+            let user = user(ablation)?;
             descriptors::null_stdio(2).map_err(other)?;
-            match spawn::become_server(&command)? {}
+            match start::become_server(&command, (&user, &directory))? {}
         }
         Task::Listen(path) => listen::serve(&path, &user(ablation)?),
         Task::Print(_) => Ok(()),

@@ -219,6 +219,13 @@ pub(crate) fn earlier_projects(user: &User) -> Vec<PathBuf> {
     projects
 }
 
+/// Where commands of earlier sessions could write: their projects and central roots.
+pub(crate) fn written_before(user: &User) -> Vec<PathBuf> {
+    let mut all = earlier_projects(user);
+    all.push(data(user));
+    all
+}
+
 /// The directory of data, without links.
 fn data(user: &User) -> PathBuf {
     Real::default().of(&directories::data(&user.home, &|name| user.variable(name)))

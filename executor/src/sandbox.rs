@@ -63,7 +63,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use thiserror::Error;
 
@@ -559,10 +559,20 @@ fn scratch(
     if let Some(old) = old {
         return Ok((old.clone(), None));
     }
+    // The system's own place is no project.
+    let is_named = |name: &&str| {
+        let place = user.variable(name).map(PathBuf::from);
+        place.is_some_and(|place| !place.starts_with("/run/user"))
+    };
+    let earlier = match ["TMPDIR", "XDG_RUNTIME_DIR"].iter().any(is_named) {
+        true => roots::written_before(user),
+        false => Vec::new(),
+    };
     let unfit: Vec<&Path> = zones
         .roots()
         .into_iter()
         .chain(temporary.iter().copied())
+        .chain(earlier.iter().map(PathBuf::as_path))
         .collect();
     let new = Scratch::make(layers, &unfit, &user.home, |name| user.variable(name));
     let new = new.map_err(SessionOpenError::Plan)?;

@@ -1,7 +1,7 @@
 //! Permissions of files to define a credential or a key of the ssh agent, and of profiles to name it.
 
 use crate::credential_table::CredentialName;
-use crate::credentials::{Credential, credential, source};
+use crate::credentials::{Credential, CredentialSource, credential, source};
 use crate::error::{Definition, DefinitionMisuse, PolicyError};
 use crate::host::Host;
 use crate::model::{PolicyFile, Profile};
@@ -149,6 +149,22 @@ impl Policies {
     /// The path of a source cannot be used here.
     pub fn defined_credentials(&self, host: &Host) -> Result<Vec<Credential>, PolicyError> {
         self.defined(host, |_| true)
+    }
+
+    /// The variables of the user's from which credentials come: no command gets them, whatever its profile passes.
+    ///
+    /// # Errors
+    /// Those of [`Self::defined_credentials`].
+    pub fn withheld(&self, host: &Host) -> Result<BTreeSet<String>, PolicyError> {
+        let defined = self.defined_credentials(host)?.into_iter();
+        let names = defined.filter_map(|one| match one.from {
+            CredentialSource::Variable(name) => Some(name),
+            CredentialSource::Command(_)
+            | CredentialSource::File(_)
+            | CredentialSource::Systemd(_)
+            | CredentialSource::Session => None,
+        });
+        Ok(names.collect())
     }
 
     /// The profiles whose sessions have the credential `name`, those that cannot be resolved left out.

@@ -7,7 +7,7 @@
 //! - protected names, forms of names in transit, required layers and ceilings of all files apply together, and none can be removed;
 //! - under an administrator's `lock` a user's file defines no profiles.
 
-use crate::credentials::{self, Credential, CredentialSource};
+use crate::credentials::{self, Credential};
 use crate::draft::{self, Draft};
 use crate::effective::{Approval, EffectivePolicy, PathGrant, TRUST};
 use crate::error::{HideFault, PolicyError};
@@ -292,15 +292,7 @@ impl Policies {
         let (transit, approval) = (self.transit(), self.approval());
         let credentials = self.credentials(&names, name, host)?;
         credentials::add_hosts(&mut network, &credentials);
-        let defined = self.defined_credentials(host)?.into_iter();
-        let withheld = defined.filter_map(|one| match one.from {
-            CredentialSource::Variable(name) => Some(name),
-            CredentialSource::Command(_)
-            | CredentialSource::File(_)
-            | CredentialSource::Systemd(_)
-            | CredentialSource::Session => None,
-        });
-        let withheld = withheld.collect();
+        let withheld = self.withheld(host)?;
         let ssh = self.ssh_keys(&ssh_names, name)?;
         ssh::add_hosts(&mut network, &ssh);
         let http = self.http_rules(&http, &network, &credentials)?;

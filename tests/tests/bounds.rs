@@ -480,7 +480,7 @@ m[:] = b"$(id)"; open("done", "w")
 fn traced(world: &World, work: impl FnOnce(&mut Session)) -> String {
     let log = world.outside.join("log");
     let _ = fs::remove_file(&log);
-    let wrapper = world.outside.join("executor");
+    let wrapper = world.outside.join("traced/lazaret-executor");
     let executor = programs::path("lazaret-executor");
     let text = format!(
         "#!/bin/sh\nexec strace -f -y -qq -o {} {} \"$@\"\n",

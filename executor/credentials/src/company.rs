@@ -2,8 +2,9 @@
 //! from the user's environment. Files are checked as sources of credentials are. Who chooses an authority reads every credential, and
 //! who chooses the proxy sees where each connection leads, so what cannot be used ends the opening of the session.
 
+use crate::owner::{Owner, SourceError};
 use crate::pem::{self, blocks};
-use crate::source::{FileSource, Owner, SourceError, UserSource};
+use crate::source::{FileSource, UserSource};
 use broker_protocol::limit;
 use policies::gateway::{DirectPlace, GatewayFault, ProxyAddress, ProxyChoice};
 use policies::{GatewaySettings, ProxySettings};

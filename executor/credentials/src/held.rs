@@ -1,7 +1,8 @@
 //! The credentials of a session: those of its policy that the user has, with what stands for them in cells.
 
+use crate::owner::{Owner, SourceError};
 use crate::reader::SourceProgram;
-use crate::source::{MemorySource, Owner, SourceError, UserSource};
+use crate::source::{MemorySource, UserSource};
 use broker_protocol::Digest;
 use broker_protocol::gateway::{Attach, CredentialSpec};
 use executor_sys::random;
@@ -540,6 +541,17 @@ mod tests {
     }
 
     #[test]
+    fn file_with_a_second_name_is_no_source() {
+        let world = World::new();
+        world.file("home/token", b"real value");
+        let place = || world.resolve("{ file = '~/token' }");
+        assert_eq!(place().specs().len(), 1);
+        fs::hard_link(world.at("home/token"), world.at("project/other")).unwrap();
+        let why = absent(&place());
+        assert!(why.contains("a second name"), "{why}");
+    }
+
+    #[test]
     fn file_that_commands_of_another_project_wrote_is_no_source() {
         let mut world = World::new();
         let caches = "home/.local/share/lazaret/projects/other-1/caches";
@@ -733,6 +745,94 @@ mod tests {
         assert!(named.contains("no program"), "{named}");
         let mut control = world.resolve("{ command = ['sh', '-c', 'echo x=/y'] }");
         assert_eq!(value(&mut control).unwrap(), b"x=/y\n");
+        world.file("home/token", b"real value");
+        let mut of_home = world.resolve("{ command = ['cat', '~/token'] }");
+        assert_eq!(value(&mut of_home).unwrap(), b"real value");
+    }
+
+    /// Who can change a link leads what uses it wherever they want, whatever it leads to now.
+    #[test]
+    fn a_link_of_the_projects_is_on_the_way_of_no_source() {
+        use std::os::unix::fs::symlink;
+        let world = World::new();
+        fs::create_dir_all(world.at("home/venv/bin")).unwrap();
+        world.file("home/token", b"real value");
+        world.program("home/venv/bin/tool", "echo of a program");
+        let all = ["token", "venv"].map(|name| (name, world.at("home").join(name)));
+        for (name, to) in all {
+            symlink(to, world.at("project").join(name)).unwrap();
+            symlink(
+                world.at("project").join(name),
+                world.at("home").join(name.to_owned() + "-"),
+            )
+            .unwrap();
+        }
+        let link = |path: &str| world.at(path).display().to_string();
+        for path in ["project/token", "home/token-"] {
+            let why = absent(&world.resolve(&format!("{{ file = '{}' }}", link(path))));
+            assert!(why.contains("where commands can write"), "{path}: {why}");
+        }
+        for path in ["project/venv/bin/tool", "home/venv-/bin/tool"] {
+            for words in [
+                format!("'{}'", link(path)),
+                format!("'sh', '{}'", link(path)),
+            ] {
+                let why = absent(&world.resolve(&format!("{{ command = [{words}] }}")));
+                assert!(why.contains("where commands can write"), "{words}: {why}");
+            }
+        }
+        let mut world = world;
+        for path in ["project/venv/bin", "home/venv-/bin", "home/venv/bin"] {
+            let list = format!("{}:/usr/bin:/bin", world.at(path).display());
+            world.variables.insert("PATH".into(), list.into());
+            let mut found = world.resolve("{ command = ['sh', '-c', 'tool || echo none'] }");
+            let want = match path {
+                "home/venv/bin" => b"of a program\n".to_vec(),
+                _ => b"none\n".to_vec(),
+            };
+            assert_eq!(value(&mut found).unwrap(), want, "{path}");
+        }
+    }
+
+    /// As `npm link` leaves one among the user's own programs.
+    #[test]
+    fn no_program_that_leads_into_the_project_is_looked_up() {
+        let world = World::new();
+        world.program("project/helper", "echo planted");
+        std::os::unix::fs::symlink(world.at("project/helper"), world.at("bin/helper")).unwrap();
+        let script = |name: &str, line: &str| {
+            world.program(&format!("bin/{name}"), "");
+            fs::write(world.at("bin").join(name), format!("#!{line}\necho\n")).unwrap();
+        };
+        script("by-name", "/usr/bin/env helper");
+        script("by-words", "/usr/bin/env -S FOO=1 helper -x");
+        script("by-path", &world.at("project/helper").display().to_string());
+        script("by-script", &world.at("bin/by-path").display().to_string());
+        script("plain", "/bin/sh");
+        for words in [
+            "'helper'",
+            "'by-name'",
+            "'by-words'",
+            "'by-path'",
+            "'by-script'",
+            "'env', 'helper'",
+            "'env', '-S', 'X=1 helper'",
+            "'sh', '-c', 'cd /; helper|cat'",
+            "'sh', '-c', '$HOME/../project/helper'",
+            "'sh', '-c', '~/../project/helper'",
+        ] {
+            let why = absent(&world.resolve(&format!("{{ command = [{words}] }}")));
+            let is_refused = why.contains("where commands can write") || why.contains("no program");
+            assert!(is_refused, "{words}: {why}");
+        }
+        for words in [
+            "'plain'",
+            "'env', 'echo', 'auth token'",
+            "'sh', '-c', 'echo helpers'",
+        ] {
+            let mut control = world.resolve(&format!("{{ command = [{words}] }}"));
+            assert!(value(&mut control).is_ok(), "{words}");
+        }
     }
 
     #[test]

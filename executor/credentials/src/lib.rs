@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod owner;
 mod source;
+mod program;
 mod reader;
 mod held;
 mod sha1;
@@ -16,6 +18,8 @@ mod session;
 pub use certificates::Certificates;
 pub use company::CompanyError;
 pub use held::{Credentials, Delivery};
+pub use owner::{Owner, SourceError};
+pub use program::UserPrograms;
 pub use session::{ClientCompany, FindError, NewCredentials, SessionCredentials, WrittenPaths};
-pub use source::{Owner, kept_at};
+pub use source::kept_at;
 pub use ssh::{AgentError, UserSsh};

@@ -1,7 +1,8 @@
 //! The process that runs the program of a source. It is a fork of the broker, which must not wait for the program: it ends what the
 //! program has started, and reports how the program ended. The output goes to memory that neither of the two reads.
 
-use crate::source::{CommandSource, SourceError};
+use crate::owner::SourceError;
+use crate::source::CommandSource;
 use broker_protocol::limit;
 use executor_cell::end_all;
 use executor_layers::descriptors;

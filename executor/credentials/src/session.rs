@@ -3,7 +3,7 @@
 use crate::certificates::{Certificates, JAVA_OPTIONS, NewCertificates};
 use crate::company::{Company, CompanyError, CompanyProxy};
 use crate::held::Credentials;
-use crate::source::Owner;
+use crate::owner::Owner;
 use crate::ssh::UserSsh;
 use broker_protocol::gateway::{Authority, ProxySpec};
 use executor_spec::certificates::{CellRoot, CertificateFiles};

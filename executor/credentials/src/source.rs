@@ -1,5 +1,7 @@
 //! Where a value comes from, and its way into a pipe for the gateway. Nothing here reads a value.
 
+use crate::owner::{Owner, SourceError, is_below, leads_inside};
+use crate::program::UserPrograms;
 use broker_protocol::{Digest, limit};
 use executor_spec::variables::Variables;
 use executor_sys::file::pipe_with;
@@ -8,87 +10,20 @@ use executor_sys::random;
 use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{Mode, fstat};
-use nix::unistd::{AccessFlags, access, write};
-use policies::{CredentialSource, EffectivePolicy, directories};
+use nix::unistd::write;
+use policies::{CredentialSource, EffectivePolicy};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use thiserror::Error;
 
 /// Variables that a program gets, besides those whose names begin with one of [`BEGINNINGS`].
 const NAMES: [&str; 6] = ["USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", BUS];
 /// The address of the user's D-Bus, by which a keyring is reached.
 const BUS: &str = "DBUS_SESSION_BUS_ADDRESS";
 const BEGINNINGS: [&str; 2] = ["LC_", "XDG_"];
-
-/// Why a source gives no value.
-#[derive(Debug, Error)]
-pub enum SourceError {
-    #[error("{0}: {1}")]
-    Unopened(String, io::Error),
-    #[error("{0} is no regular file")]
-    NotRegular(String),
-    #[error("{0} belongs to somebody else")]
-    Foreign(String),
-    #[error("{0}: others may write it; `chmod go-w` closes it to them")]
-    Shared(String),
-    #[error("{0}: others may read it; `chmod go-r` closes it to them")]
-    Readable(String),
-    #[error("{0} leads to where commands can write")]
-    Writable(String),
-    #[error("{0} leads to where commands can read")]
-    Granted(String),
-    #[error("{0} is empty")]
-    Empty(String),
-    #[error("{0} has more than {kib} KiB", kib = limit::CREDENTIAL >> 10)]
-    TooLarge(String),
-    #[error("CREDENTIALS_DIRECTORY, which systemd sets for a service, is not set")]
-    NoDirectory,
-    #[error("the variable {0} is not set, or is empty")]
-    Unset(String),
-    #[error("there is no program `{0}` in a directory of PATH in which commands cannot write")]
-    NoProgram(String),
-    #[error("`{0}` has printed nothing")]
-    Silent(String),
-    #[error("`{0}` has ended with the exit code {1}")]
-    Exited(String, i32),
-    #[error("`{0}` was killed by the signal {1}")]
-    Killed(String, i32),
-    #[error("its program has run for more than 10 seconds")]
-    TooLong,
-    #[error("its program was started less than 30 seconds ago")]
-    TooSoon,
-    #[error("its program cannot be watched: {0}")]
-    Unwatched(#[from] io::Error),
-}
-
-/// The user whose credentials they are, and where commands of the session can write.
-#[derive(Clone, Debug)]
-pub struct Owner<'o> {
-    pub(crate) home: &'o Path,
-    /// The environment of the broker.
-    pub(crate) variables: &'o Variables,
-    /// Directories without links, in which nothing is believed.
-    pub(crate) writable: Vec<PathBuf>,
-}
-
-impl<'o> Owner<'o> {
-    /// The owner of this home and environment, whose commands write below `writable`; those of other sessions have written to other
-    /// projects' central roots.
-    pub fn new(home: &'o Path, variables: &'o Variables, mut writable: Vec<PathBuf>) -> Self {
-        let named = |name: &str| variables.get(OsStr::new(name)).cloned();
-        let central = directories::all_data(home, &named);
-        writable.extend(central.iter().filter_map(|path| path.canonicalize().ok()));
-        Self {
-            home,
-            variables,
-            writable,
-        }
-    }
-}
 
 /// A source that the user has.
 #[derive(Debug)]
@@ -150,7 +85,7 @@ pub(crate) struct CommandSource {
     path: PathBuf,
     pub(crate) arguments: Vec<CString>,
     pub(crate) environment: Vec<CString>,
-    writable: Vec<PathBuf>,
+    programs: UserPrograms,
 }
 
 /// The file that a value comes from, if it comes from one and that can be named.
@@ -213,7 +148,10 @@ impl UserSource {
     ) -> Result<Self, SourceError> {
         let source = Self::of(from, owner)?;
         match &source {
-            Self::File(file) => file.check_grants(policy)?,
+            Self::File(file) => {
+                file.check_grants(policy)?;
+                file.check_links()?;
+            }
             Self::Command(_) | Self::Memory(_) => {}
         }
         Ok(source)
@@ -253,6 +191,16 @@ impl FileSource {
         }
     }
 
+    /// Whether it has one name: another one may lie in a root.
+    fn check_links(&self) -> Result<(), SourceError> {
+        let (file, _) = self.file()?;
+        let stat = fstat(&file).map_err(io::Error::from)?;
+        match stat.st_nlink {
+            0 | 1 => Ok(()),
+            _ => Err(SourceError::Linked(self.path.display().to_string())),
+        }
+    }
+
     /// Whether nobody else can read it, as the key of what lies in files has to be.
     pub(crate) fn check_readers(&self) -> Result<(), SourceError> {
         let (file, _) = self.file()?;
@@ -280,9 +228,10 @@ impl FileSource {
         if stat.st_mode & 0o022 != 0 {
             return Err(SourceError::Shared(name()));
         }
-        // Of the file that is open, whatever its path leads to by now.
+        // The way to it, and the file that is open, whatever its path leads to by now.
         let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        if is_below(&real.map_err(unopened)?, &self.writable) {
+        let is_inside = leads_inside(&self.path, &self.writable);
+        if is_inside || is_below(&real.map_err(unopened)?, &self.writable) {
             return Err(SourceError::Writable(name()));
         }
         Ok((file, usize::try_from(stat.st_size).unwrap_or(usize::MAX)))
@@ -304,27 +253,21 @@ impl FileSource {
 
 impl CommandSource {
     fn new(words: &[String], owner: &Owner) -> Result<Self, SourceError> {
-        let word = words.first().map_or("", String::as_str);
-        let path = search_path(owner);
-        let found = match Path::new(word).is_absolute() {
-            true => PathBuf::from(word),
-            false => {
-                let places = std::env::split_paths(&path).map(|directory| directory.join(word));
-                let is_usable = |path: &PathBuf| check_program(path, &owner.writable).is_ok();
-                let found = places.into_iter().find(is_usable);
-                found.ok_or_else(|| SourceError::NoProgram(word.to_owned()))?
-            }
-        };
-        check_program(&found, &owner.writable)?;
-        check_arguments(words, &owner.writable)?;
+        let programs = UserPrograms::of(owner);
+        let words = words.iter().map(|word| match word.strip_prefix("~/") {
+            Some(rest) => owner.home.join(rest).display().to_string(),
+            None => word.clone(),
+        });
+        let words: Vec<String> = words.collect();
+        let path = programs.find(&words)?;
         let arguments = words
             .iter()
             .filter_map(|word| CString::new(word.as_str()).ok());
         Ok(Self {
-            path: found,
+            path,
             arguments: arguments.collect(),
-            environment: environment(path, owner),
-            writable: owner.writable.clone(),
+            environment: environment(programs.search().to_owned(), owner),
+            programs,
         })
     }
 
@@ -334,99 +277,10 @@ impl CommandSource {
 
     /// The program's path, if it may still be started.
     pub(crate) fn program(&self) -> Result<CString, SourceError> {
-        check_program(&self.path, &self.writable)?;
+        self.programs.check(&self.path)?;
         let path = CString::new(self.path.as_os_str().as_bytes());
         path.map_err(|error| SourceError::Unopened(self.name(), error.into()))
     }
-}
-
-/// Whether `path` is a program that commands cannot have written.
-fn check_program(path: &Path, writable: &[PathBuf]) -> Result<(), SourceError> {
-    let name = || path.display().to_string();
-    let real = path.canonicalize();
-    let real = real.map_err(|error| SourceError::Unopened(name(), error))?;
-    if is_below(&real, writable) || is_below(path, writable) {
-        return Err(SourceError::Writable(name()));
-    }
-    if !real.is_file() {
-        return Err(SourceError::NotRegular(name()));
-    }
-    if interpreter(&real).is_some_and(|path| leads_inside(&path, writable)) {
-        return Err(SourceError::Writable(name()));
-    }
-    access(&real, AccessFlags::X_OK).map_err(|errno| SourceError::Unopened(name(), errno.into()))
-}
-
-/// The program that the first line of a script names.
-fn interpreter(script: &Path) -> Option<PathBuf> {
-    /// Bytes of such a line that the kernel reads (`BINPRM_BUF_SIZE` in `linux/binfmts.h`).
-    const LINE: u64 = 256;
-    let mut line = Vec::new();
-    let file = fs::File::open(script).ok()?;
-    file.take(LINE).read_to_end(&mut line).ok()?;
-    let line = line
-        .strip_prefix(b"#!")?
-        .split(|byte| *byte == b'\n')
-        .next()?;
-    let mut words = line.split(|byte| byte.is_ascii_whitespace());
-    let word = words.find(|word| !word.is_empty())?;
-    Some(PathBuf::from(OsStr::from_bytes(word)))
-}
-
-/// Whether no word of a command names where commands can write, alone or within other text such as an option or a script, and none leads
-/// there by a link: an interpreter runs what it names.
-fn check_arguments(words: &[String], writable: &[PathBuf]) -> Result<(), SourceError> {
-    let is_inside = |word: &&String| {
-        let value = word.split_once('=').map_or("", |(_, value)| value);
-        mentions(word, writable)
-            || [word.as_str(), value]
-                .into_iter()
-                .any(|path| leads_inside(Path::new(path), writable))
-    };
-    match words.iter().find(is_inside) {
-        Some(word) => Err(SourceError::Writable(word.clone())),
-        None => Ok(()),
-    }
-}
-
-/// Whether a text has the path of one of these directories in it.
-fn mentions(text: &str, directories: &[PathBuf]) -> bool {
-    let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || "-_.".contains(c));
-    let is_there = |directory: &str| {
-        text.match_indices(directory)
-            .any(|(at, _)| is_end(&text[at + directory.len()..]))
-    };
-    directories
-        .iter()
-        .filter_map(|path| path.to_str())
-        .any(is_there)
-}
-
-/// Whether an absolute path leads to where commands can write, as it is written or by links. One whose end does not exist yet leads
-/// where the part of it leads that does.
-fn leads_inside(path: &Path, writable: &[PathBuf]) -> bool {
-    let real = path.ancestors().find_map(|part| part.canonicalize().ok());
-    path.is_absolute()
-        && (is_below(path, writable) || real.is_some_and(|real| is_below(&real, writable)))
-}
-
-pub(crate) fn is_below(path: &Path, directories: &[PathBuf]) -> bool {
-    directories
-        .iter()
-        .any(|directory| path.starts_with(directory))
-}
-
-/// The user's `PATH` without directories in which commands can write.
-fn search_path(owner: &Owner) -> OsString {
-    let own = owner.variables.get(OsStr::new("PATH")).cloned();
-    let is_usable = |directory: &PathBuf| {
-        let real = directory.canonicalize();
-        let is_writable = real.map_or(true, |real| is_below(&real, &owner.writable));
-        directory.is_absolute() && !is_writable
-    };
-    let own = own.unwrap_or_default();
-    let directories = std::env::split_paths(&own).filter(is_usable);
-    std::env::join_paths(directories).unwrap_or_default()
 }
 
 /// The socket of a D-Bus address that names one and nothing else: other forms start programs, or are escaped.

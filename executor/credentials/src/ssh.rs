@@ -1,7 +1,8 @@
 //! The user's ssh agent, for sessions whose policy lets it sign (`[ssh]`): connections to it, and the hosts' keys that the user knows. Nothing here
 //! speaks the agent's protocol; the gateway does.
 
-use crate::source::{FileSource, Owner, SourceError, is_below};
+use crate::owner::{Owner, SourceError, leads_inside};
+use crate::source::FileSource;
 use broker_protocol::gateway::{SshSpec, known_host_name};
 use broker_protocol::limit;
 use executor_sys::process::euid;
@@ -111,7 +112,7 @@ impl UserSsh {
         let name = || path.display().to_string();
         let failed = |error: io::Error| AgentError::Unreached(name(), error);
         let real = path.canonicalize().map_err(failed)?;
-        if is_below(&real, &self.writable) || is_below(path, &self.writable) {
+        if leads_inside(path, &self.writable) {
             return Err(AgentError::Writable(name()));
         }
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;

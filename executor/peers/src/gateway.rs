@@ -16,12 +16,13 @@ use executor_sys::{message, spawn};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use policies::path_steps;
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How many gateways of a session may be followed by another.
@@ -36,11 +37,13 @@ const LAST_EVENTS: usize = 1024;
 /// Variables of the user's that a gateway gets: which certificates hosts may have.
 pub const VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// The environment of a gateway. A path in one of `roots` is left out: a command could choose what lies there.
+/// The environment of a gateway. A path that leads to one of `roots`, or past a link there, is left out: a command could choose what it
+/// leads to.
 pub fn environment(variables: &Variables, roots: &[&Path]) -> Vec<CString> {
     let leads_into = |path: &Path| {
-        path.canonicalize()
-            .map_or(true, |path| roots.iter().any(|root| path.starts_with(root)))
+        let steps = path_steps(path);
+        let is_inside = |step: &PathBuf| roots.iter().any(|root| step.starts_with(root));
+        !path.is_absolute() || !path.exists() || steps.iter().any(is_inside)
     };
     let is_outside =
         |value: &&OsString| !std::env::split_paths(value).any(|path| leads_into(&path));
@@ -555,7 +558,6 @@ mod tests {
     use super::*;
     use nix::poll::{PollFd, PollTimeout, poll};
     use std::fs::File;
-    use std::path::PathBuf;
 
     /// A gateway whose program is this one.
     fn gateway(program: &str) -> Gateway {
@@ -781,5 +783,7 @@ mod tests {
         );
         assert!(named("/usr/bin/env", "/etc:/usr/lib").is_empty());
         assert!(named("/etc/is/not/there", "/etc:/bin/../usr/lib").is_empty());
+        // Links on the way to elsewhere.
+        assert!(named("/usr/bin/../../etc/passwd", "etc").is_empty());
     }
 }

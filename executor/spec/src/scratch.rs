@@ -3,6 +3,7 @@
 use broker_protocol::{Layer, LayerSet};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
+use policies::path_steps;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, DirEntry, Permissions};
 use std::io;
@@ -148,8 +149,8 @@ pub fn host_directory(
         // The home last: in a container it may be all that can be written.
         .chain(["/tmp".into(), "/var/tmp".into(), home.to_owned()]);
     let in_root = |path: &Path| {
-        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        written.iter().any(|root| real.starts_with(root))
+        let steps = path_steps(path);
+        (written.iter()).any(|root| steps.iter().any(|step| step.starts_with(root)))
     };
     let (mut tried, mut last) = (Vec::new(), io::Error::from(io::ErrorKind::NotFound));
     for place in places.filter(|place| !in_root(place)) {

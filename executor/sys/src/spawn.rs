@@ -14,15 +14,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32};
 
-/// Makes this process a program of the user's, with its own environment and in a process session of its own. The first word of
+/// Makes this process a program of the user's, with `environment` alone and in a process session of its own. The first word of
 /// `command` is the program's path.
 ///
 /// # Errors
 /// That of `setsid` or `execve`, or an empty command.
-pub fn become_server(command: &[CString]) -> io::Result<Infallible> {
+pub fn become_server(command: &[CString], environment: &[CString]) -> io::Result<Infallible> {
     let program = command.first().ok_or(io::ErrorKind::InvalidInput)?;
     nix::unistd::setsid()?;
-    Ok(nix::unistd::execv(program, command)?)
+    Ok(nix::unistd::execve(program, command, environment)?)
 }
 
 /// Makes this process, which has one thread, a program of the user's that prints something: without input, without standard error, in

@@ -5,9 +5,10 @@
 
 use crate::caller::CallerDirectory;
 use crate::central_root::folder_name;
+use crate::start::NAME;
 use crate::state_directory::{self, home, variable};
 use nix::unistd::{Uid, User};
-use policies::{FileFault, directories, source};
+use policies::{FileFault, directories, path_steps, source};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
@@ -44,6 +45,9 @@ pub(crate) enum Unbelieved {
         path: PathBuf,
         root: PathBuf,
     },
+    /// Another program would take what is asked of the executor for something else, such as the name of a script.
+    #[error("{EXECUTOR} names {path}, which is not called {NAME}; {REMEDY}", path = .0.display())]
+    OtherProgram(PathBuf),
     /// Somebody else can change it.
     #[error("{variable} names {path}, which is not yours alone: {why}; {REMEDY}", path = .path.display())]
     Foreign {
@@ -134,7 +138,11 @@ impl Origins {
     /// A project may have set one of them.
     pub(crate) fn check_environment(&self) -> Result<(), Unbelieved> {
         executor().map_or(Ok(()), |program| {
-            self.check(EXECUTOR, &program, OtherWriters::Refused)
+            self.check(EXECUTOR, &program, OtherWriters::Refused)?;
+            match program.file_name() {
+                Some(name) if name == NAME => Ok(()),
+                Some(_) | None => Err(Unbelieved::OtherProgram(program)),
+            }
         })?;
         let usual: directories::VariableLookup = &|_| None;
         let of_account = [
@@ -180,7 +188,22 @@ impl Origins {
         if !named.is_absolute() || named.components().any(|part| part == Component::ParentDir) {
             return Err(Unbelieved::Relative { variable });
         }
+        // Who can change a link on the way decides where it leads.
+        path_steps(named)
+            .into_iter()
+            .try_for_each(|step| self.check_step(variable, step))?;
         let (path, found) = resolve(named);
+        match source::check_place(&found) {
+            Err(why) if others == OtherWriters::Refused => Err(Unbelieved::Foreign {
+                variable,
+                path,
+                why,
+            }),
+            Err(_) | Ok(()) => Ok(()),
+        }
+    }
+
+    fn check_step(&self, variable: &'static str, path: PathBuf) -> Result<(), Unbelieved> {
         if let Some(root) = self.roots.iter().find(|root| path.starts_with(root)) {
             return Err(Unbelieved::InRoot {
                 variable,
@@ -198,20 +221,13 @@ impl Origins {
                 path,
             });
         }
-        if let Some(root) = above.clone().find(|above| is_repository(above)) {
-            return Err(Unbelieved::InRepository {
+        match above.clone().find(|above| is_repository(above)) {
+            Some(root) => Err(Unbelieved::InRepository {
                 variable,
                 root: root.to_owned(),
                 path,
-            });
-        }
-        match source::check_place(&found) {
-            Err(why) if others == OtherWriters::Refused => Err(Unbelieved::Foreign {
-                variable,
-                path,
-                why,
             }),
-            Err(_) | Ok(()) => Ok(()),
+            None => Ok(()),
         }
     }
 }
@@ -265,6 +281,27 @@ pub(crate) fn is_repository(directory: &Path) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_link_that_a_project_can_change_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().canonicalize().unwrap().join(path);
+        fs::create_dir_all(at("home/src/p")).unwrap();
+        fs::create_dir_all(at("free/x")).unwrap();
+        symlink(at("free"), at("home/src/p/link")).unwrap();
+        symlink(at("home/src/p/link"), at("free/back")).unwrap();
+        symlink(at("free/x"), at("free/own")).unwrap();
+        let origins = Origins::new(vec![at("home/src/p")], at("home"), &[]);
+        let check = |path: &str| origins.check("V", &at(path), OtherWriters::Accepted);
+        for path in ["home/src/p/link", "home/src/p/link/x", "free/back/x"] {
+            let found = check(path);
+            assert!(
+                matches!(found, Err(Unbelieved::InRoot { .. })),
+                "{path}: {found:?}"
+            );
+        }
+        assert_eq!(check("free/own"), Ok(()), "the control");
+    }
 
     #[test]
     fn a_place_that_a_project_can_fill_is_not_believed() {

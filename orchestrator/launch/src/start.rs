@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const NAME: &str = "lazaret-executor";
+pub(crate) const NAME: &str = "lazaret-executor";
 const ATTACK: &str = "lazaret-attack";
 const SHELL: &str = "lazaret-bash";
 const MAIN: &str = "lazaret";
@@ -79,6 +79,7 @@ pub fn start_server(_: &Files, executor: Option<&Path>, command: &[String]) -> i
     starting
         .command
         .arg("start")
+        .arg(std::env::current_dir().unwrap_or_else(|_| "/".into()))
         .args(command)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

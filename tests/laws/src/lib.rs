@@ -35,7 +35,7 @@ executor-handles: broker-protocol policies executor-sys executor-spec executor-l
 executor-audit: broker-protocol policies executor-sys
 executor-project: broker-protocol policies policies-guard executor-sys executor-spec executor-layers
 executor-leases: broker-protocol policies policies-guard executor-sys executor-spec executor-layers executor-project executor-audit
-executor-peers: broker-protocol executor-sys executor-spec
+executor-peers: broker-protocol policies executor-sys executor-spec
 executor-credentials: broker-protocol policies executor-sys executor-spec executor-layers executor-cell
 executor-denials: broker-protocol policies policies-guard executor-spec executor-layers
 executor-worker: broker-protocol policies policies-guard executor-sys executor-spec executor-layers

@@ -476,18 +476,22 @@ fn put_executor(world: &World, path: &std::path::Path) {
 place_test!(an_executor_of_a_project_is_not_started);
 fn an_executor_of_a_project_is_not_started(place: Place) {
     let world = repository(place);
-    let (own, other) = (world.project.join("evil"), world.outside.join("clone"));
+    let name = "evil/lazaret-executor";
+    let (own, other) = (world.project.join(name), world.outside.join("clone"));
     world.make_folder(&other);
     run(
         world.host("git").args(["init", "-q"]).current_dir(&other),
         LIMIT,
     )
     .success();
-    let free = world.outside.join("free/evil");
-    [&own, &other.join("evil"), &free]
+    let free = world.outside.join("free/lazaret-executor");
+    [&own, &other.join(name), &free]
         .into_iter()
         .for_each(|path| put_executor(&world, path));
     symlink(&own, world.outside.join("link")).unwrap();
+    for task in ["broker", "spawner"] {
+        put_executor(&world, &world.project.join(task));
+    }
     let started = || fs::remove_file(world.outside.join("started")).is_ok();
     let ways: [(&str, &[&str]); 4] = [
         ("lazaret-bash", &["-c", "true"]),
@@ -510,11 +514,13 @@ fn an_executor_of_a_project_is_not_started(place: Place) {
         );
         for evil in [
             own.clone(),
-            other.join("evil"),
+            other.join(name),
             world.outside.join("link"),
-            "evil".into(),
-            "./evil".into(),
-            "/proc/self/cwd/evil".into(),
+            name.into(),
+            format!("./{name}").into(),
+            format!("/proc/self/cwd/{name}").into(),
+            // It would take the executor's task for the name of a script.
+            "/bin/sh".into(),
         ] {
             let refused = with(&evil);
             assert!(!started(), "{program} {arguments:?} {}", evil.display());
