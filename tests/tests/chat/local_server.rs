@@ -6,6 +6,7 @@ use lazaret_tests::process::{self, Process, until};
 use lazaret_tests::{LIMIT, Place, World, once_test, run};
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
 
 /// Speaks like Ollama, and leaves its number in a file.
@@ -24,7 +25,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
     def log_message(self, *_): pass
-open(sys.argv[1], "w").write(f"{os.getpid()} {os.getsid(0)} {'ANTHROPIC_API_KEY' in os.environ}")
+keys = [name in os.environ for name in ("ANTHROPIC_API_KEY", "MODEL_TOKEN", "PLAIN")]
+open(sys.argv[1], "w").write(f"{os.getpid()} {os.getsid(0)} {keys}")
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[2])), Handler).serve_forever()
 "#;
 
@@ -40,6 +42,11 @@ fn chat(world: &World, port: u16, start: &str) -> Command {
     let config = format!("[providers.ollama]\nbase_url = \"http://localhost:{port}\"\n{start}");
     configure(world, &mut command, &config);
     command.env("ANTHROPIC_API_KEY", "sk-not-for-the-server");
+    let policy = "version = 1\n[credential.one]\nfrom = { env = 'MODEL_TOKEN' }\nhosts = ['a.example:443']\nattach = 'bearer'\n";
+    world.write(&world.home.join("config/lazaret/policy.toml"), policy);
+    command
+        .env("MODEL_TOKEN", "not-for-the-server-either")
+        .env("PLAIN", "x");
     command
 }
 
@@ -67,8 +74,11 @@ fn a_server_that_does_not_run_is_named_and_started_only_where_the_settings_say_h
     assert_eq!(started.text(), "Here I am.");
     // It is not ours: it runs on, in a process session of its own, without our keys, and is not started twice.
     let first = fs::read_to_string(&told).unwrap();
-    let words: Vec<&str> = first.split(' ').collect();
-    assert!(words[0] == words[1] && words[2] == "False", "{first}");
+    let words: Vec<&str> = first.splitn(3, ' ').collect();
+    assert!(
+        words[0] == words[1] && words[2] == "[False, False, True]",
+        "{first}"
+    );
     Printed::of(&mut chat(&world, port, &start))
         .finished
         .success();
@@ -76,6 +86,32 @@ fn a_server_that_does_not_run_is_named_and_started_only_where_the_settings_say_h
     let pid: i32 = words[0].parse().unwrap();
     process::kill_tree(pid);
     assert!(until(LIMIT, || Process::find(pid).is_none()));
+}
+
+once_test!(a_server_of_the_project_is_not_started);
+fn a_server_of_the_project_is_not_started() {
+    let world = World::new(Place::any());
+    let told = world.home.join("told");
+    let text = format!("#!/bin/sh\necho x > {}\n", told.display());
+    let [own, free] = [world.project.join("helper"), world.home.join("server")];
+    world.write(&own, &text);
+    world.write(&free, format!("#!/usr/bin/env helper\n{text}"));
+    let mode = |path: &Path| {
+        run(world.host("chmod").arg("755").arg(path), LIMIT).success();
+    };
+    mode(&own);
+    mode(&free);
+    let tried = |program: &Path| {
+        let mut command = world.program("lazaret-executor");
+        command.arg("start").args([&*world.project, program]);
+        command.env("PATH", format!("{}:/usr/bin:/bin", world.project.display()));
+        run(&mut command, LIMIT);
+        told.exists()
+    };
+    assert!(!tried(&own) && !tried(&free));
+    world.write(&free, &text);
+    mode(&free);
+    assert!(tried(&free), "the control");
 }
 
 once_test!(a_server_is_started_by_its_full_path_and_only_for_this_machine);
