@@ -32,7 +32,30 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
     do_POST = do_PUT = do_GET
+    def do_HEAD(self):
+        self.send_response(200)
+        self.end_headers()
+        time.sleep(0.2)
+        self.wfile.write(b'HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n')
     def log_message(self, *arguments): pass
+"#;
+
+/// Asks for two things on one connection, the second with a token, by way of a proxy or not, and prints the second answer's length.
+const TWO: &str = r#"
+import os, socket, ssl, sys
+port, token, proxy = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+stream = socket.create_connection(('127.0.0.1', int(proxy[0]) if proxy else port), 20)
+if proxy:
+    stream.sendall(b'CONNECT localhost:%d HTTP/1.1\r\n\r\n' % port)
+    assert b' 200 ' in stream.recv(4096)
+stream = ssl.create_default_context().wrap_socket(stream, server_hostname='localhost')
+stream.settimeout(20)
+host = 'Host: localhost:%d\r\n' % port
+stream.sendall(('HEAD /api/late HTTP/1.1\r\n%s\r\nGET /api/y HTTP/1.1\r\n%sAuthorization: Bearer %s\r\n\r\n' % (host, host, token)).encode())
+text = ''
+while text.lower().count('\r\n\r\n') < 2: text += stream.recv(4096).decode()
+second = text.split('\r\n\r\n')[1].lower()
+print(second.split('content-length: ')[1].split('\r')[0])
 "#;
 
 /// The machine's trust store for Java, on Debian.
@@ -630,6 +653,33 @@ fn no_body_takes_the_value_of_the_next_request(place: Place) {
     assert_eq!(
         (sent("/api/reads-no-body").last(), sent("/api/y")),
         (value.last(), value.to_vec())
+    );
+}
+
+place_test!(what_a_host_sends_too_much_is_no_answer_to_a_request_with_the_value);
+fn what_a_host_sends_too_much_is_no_answer_to_a_request_with_the_value(place: Place) {
+    let host = Host::start(place);
+    host.world.put("two.py", TWO);
+    let authority = host.server.authority();
+    let direct = format!(
+        "SSL_CERT_FILE={} python3 two.py {} x",
+        authority.display(),
+        host.port
+    );
+    assert_eq!(
+        host.world.on_host(&direct).success(),
+        "100000\n",
+        "the control"
+    );
+    let mut session = host.session("net");
+    let own = format!(
+        "python3 two.py {} $ONE_TOKEN ${{https_proxy##*:}}",
+        host.port
+    );
+    assert_eq!(session.bash(&own).success(), "6\n");
+    assert_eq!(
+        host.sent().last().unwrap().1,
+        Some(format!("Bearer {VALUE}"))
     );
 }
 

@@ -9,12 +9,18 @@ use orchestrator_http::percent;
 /// How often a path is decoded before it is compared with what is refused: a server may decode it more often than once.
 const DECODED: usize = 3;
 /// Headers by which some servers are told another method than the one that is sent. Some read `_` as `-`.
-const METHODS: [&str; 5] = [
-    "x-http-method-override",
+const METHODS: [&str; 11] = [
+    "-method",
+    "request-method",
+    "x-forwarded-method",
+    "x-gdata-method",
+    "x-goog-method-override",
     "x-http-method",
+    "x-http-method-override",
+    "x-http-verb",
     "x-method-override",
     "x-original-method",
-    "x-forwarded-method",
+    "x-requested-method",
 ];
 /// The parameter of a query by which they are, too, as Rails, Laravel and Symfony have it.
 const METHOD_PARAMETER: &str = "_method";
@@ -26,20 +32,31 @@ const METHOD_PARAMETERS: [&str; 5] = [
     "method",
     "x_http_method_override",
 ];
-/// Headers by which some servers are told another path, or that a part of it is none. gunicorn believes those of CGI.
-const PATHS: [&str; 12] = [
+/// Headers by which some servers are told another path, or that a part of it is none. gunicorn believes those of CGI; by `Destination`
+/// WebDAV changes a second one.
+const PATHS: [&str; 22] = [
+    "destination",
     "path-info",
+    "path-translated",
     "request-uri",
     "script-name",
+    "unencoded-url",
     "x-envoy-original-path",
     "x-forwarded-path",
     "x-forwarded-prefix",
     "x-forwarded-uri",
+    "x-http-destinationurl",
+    "x-invoke-path",
+    "x-matched-path",
+    "x-ms-original-url",
     "x-original-path",
     "x-original-uri",
     "x-original-url",
+    "x-path-info",
+    "x-request-path",
     "x-rewrite-url",
     "x-script-name",
+    "x-waws-unencoded-url",
 ];
 
 /// A request, as uses are written.
@@ -307,7 +324,10 @@ impl PathReading {
 
     fn read(self, part: &str) -> &str {
         let cut = part.split([';', '?', '#', '&', '\0']).next();
-        let is_space = |one: char| one.is_whitespace() || one.is_control();
+        // A byte that is no text is one of those in another charset.
+        let is_space = |one: char| {
+            one.is_whitespace() || one.is_control() || matches!(one, '\u{feff}' | '\u{fffd}')
+        };
         let bare = cut.unwrap_or_default().trim_end_matches(is_space);
         let trimmed = || bare.trim_end_matches(|one| one == '.' || is_space(one));
         match self {
@@ -660,6 +680,7 @@ mod tests {
             ("TRACK", "/a", None),
             ("GET", "/a", Some(("x-original-url", "/b"))),
             ("GET", "/a", Some(("script_name", "/b"))),
+            ("COPY", "/a", Some(("destination", "/b"))),
             ("GET", "/a", Some(("x-forwarded-prefix", "/b"))),
         ] {
             assert_eq!(
@@ -680,7 +701,20 @@ mod tests {
     fn a_refusal_holds_for_what_servers_drop_from_a_path() {
         let uses = [used("POST", "/user/keys", true)];
         for end in [
-            "%20", "%09", "%0a", ".", "%2e", ".json", "%3fx", "%23", "%253fx", "%26x", ";a=1", "/",
+            "%20",
+            "%09",
+            "%0a",
+            "%a0",
+            "%ef%bb%bf",
+            ".",
+            "%2e",
+            ".json",
+            "%3fx",
+            "%23",
+            "%253fx",
+            "%26x",
+            ";a=1",
+            "/",
         ] {
             let path = format!("/user/keys{end}");
             assert!(refused(&uses, "POST", &path), "{path}");

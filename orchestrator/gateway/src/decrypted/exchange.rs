@@ -9,7 +9,7 @@ use super::refusal::RequestRefusal;
 use super::session::CredentialSession;
 use super::streams::Activity;
 use super::tasks::Tasks;
-use super::upstream::{DialFault, Protocol, RequestBody, SendError, Upstream};
+use super::upstream::{DialFault, Protocol, RequestBody, SendError, Sharing, Upstream};
 use super::values::Value;
 use super::websocket;
 use broker_protocol::CallId;
@@ -120,10 +120,6 @@ impl Exchange {
             return Err(RequestRefusal::Malformed("a body before a WebSocket"));
         }
         self.prepare(&mut head, switch)?;
-        let is_alone = !body.is_end_stream() && self.must_be_last();
-        if is_alone {
-            close(&mut head.headers);
-        }
         let is_unmeasured = body.size_hint().exact().is_none() && !body.is_end_stream();
         if is_http
             && is_unmeasured
@@ -146,11 +142,7 @@ impl Exchange {
             return self.upgrade(response, program, (credential, &method), switch);
         }
         self.is_upgrading.set(false);
-        let mut answer = self.searched(response, (credential, &method))?;
-        if is_alone {
-            close(answer.headers_mut());
-        }
-        Ok(answer)
+        self.searched(response, (credential, &method))
     }
 
     /// Decides on a request by its head: returns the rules that ask about it, and its credential.
@@ -181,12 +173,6 @@ impl Exchange {
             };
             let _ = timeout(PASSING_OVER, whole).await;
         });
-    }
-
-    /// Whether a request with a body must be the last of its connection: a server that does not read the body of a `GET`, say, takes it
-    /// for the beginning of the next request, which nothing has judged and which may have a value in it.
-    pub(super) fn must_be_last(&self) -> bool {
-        self.upstream.protocol() == Protocol::Http1
     }
 
     fn at(&self) -> (&str, u16) {
@@ -381,12 +367,28 @@ impl Exchange {
                 ))?;
         }
         let method = head.method.clone();
+        let switches = head.headers.contains_key(UPGRADE);
+        let sharing = match switches || value.is_some() || !body.is_end_stream() {
+            true => Sharing::Alone,
+            false => Sharing::WithOthers,
+        };
+        let is_http1 = self.upstream.protocol() == Protocol::Http1;
+        let is_last = is_http1 && sharing == Sharing::Alone && !switches;
+        if is_last {
+            close(&mut head.headers);
+        }
         let request = Request::from_parts(head, body);
         let place = || self.host.place();
         // Whether it has the placeholder or not: a host may repeat what it was sent before this gateway began.
         self.sent_values()
             .for_each(|one| self.session.values.want(one));
-        let sent = self.upstream.send(request).await;
+        let mut sent = self.upstream.send(request, sharing).await;
+        if let Ok(response) = &mut sent
+            && is_last
+        {
+            // It is of the host's connection, and the program's goes on.
+            response.headers_mut().remove(CONNECTION);
+        }
         for credential in self.sent_values() {
             if self.session.values.is_newly_missed(credential).await {
                 let verdict = CredentialVerdict::NoValue;
@@ -533,7 +535,7 @@ fn join_cookies(headers: &mut HeaderMap) {
 }
 
 /// Makes a message the last one of its connection.
-pub(super) fn close(headers: &mut HeaderMap) {
+fn close(headers: &mut HeaderMap) {
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
 }
 

@@ -94,6 +94,12 @@ pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
     remove(trailers, names_other_request);
 }
 
+/// Whether a name is one of those that decide how a request is read, with `_` for `-`.
+fn is_misspelled(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name.contains('_') && NOT_IN_TRAILERS.contains(&&*name.replace('_', "-"))
+}
+
 /// Removes headers with these names, with `_` for `-` too, as some servers read them.
 fn remove_alike(headers: &mut HeaderMap, names: &[&str]) {
     remove(headers, |name| {
@@ -168,6 +174,11 @@ pub(super) fn check(
     if head.method != Method::OPTIONS && !head.uri.path().starts_with('/') {
         return Err(RequestRefusal::Malformed(
             "a path that does not begin with `/`",
+        ));
+    }
+    if head.headers.keys().any(is_misspelled) {
+        return Err(RequestRefusal::Malformed(
+            "a header that some servers take for one about its host or its body",
         ));
     }
     if head.headers.get_all(CONTENT_LENGTH).iter().count() > 1 {

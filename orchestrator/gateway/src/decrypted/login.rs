@@ -2,7 +2,7 @@
 //! are read as a whole, and nothing of an answer passes that was not understood.
 
 use super::answer::DecryptedAnswer;
-use super::exchange::{Exchange, ProtocolSwitch, close};
+use super::exchange::{Exchange, ProtocolSwitch};
 use super::head;
 use super::held_body::HeldBody;
 use super::refusal::RequestRefusal;
@@ -61,24 +61,14 @@ impl Exchange {
         }
         self.prepare(&mut head, ProtocolSwitch::None)?;
         head.headers.remove(CONTENT_LENGTH);
-        let is_last = self.must_be_last();
-        if is_last {
-            close(&mut head.headers);
-        }
         let method = head.method.clone();
         let body = HeldBody::whole(Bytes::copy_from_slice(&request.body));
         let response = self.send_once(head, RequestBody::Held(body), None).await?;
-        let mut answer = self
-            .captured(response, (credential, &key, login))
-            .await
-            .inspect_err(|_| {
-                let verdict = CredentialVerdict::Refused;
-                self.host.count(credential, method.as_str(), verdict);
-            })?;
-        if is_last {
-            close(answer.headers_mut());
-        }
-        Ok(answer)
+        let answer = self.captured(response, (credential, &key, login)).await;
+        answer.inspect_err(|_| {
+            let verdict = CredentialVerdict::Refused;
+            self.host.count(credential, method.as_str(), verdict);
+        })
     }
 
     /// The token for which a text stands.

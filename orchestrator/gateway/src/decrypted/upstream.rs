@@ -15,8 +15,8 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
-use std::cell::{OnceCell, RefCell};
-use std::future::Future;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::{Future, pending};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -332,11 +332,26 @@ pub(super) struct Upstream {
     kind: UpstreamKind,
     /// Told when the paired connection has ended.
     ended: Rc<Notify>,
+    /// Whether the first connection ends with the program's: not one that had one request.
+    is_paired: Cell<bool>,
+}
+
+/// Whether a request by HTTP/1.1 may be on a connection with others. A host that sends more than its answer, or that does not read a body,
+/// has a request or an answer taken for the next one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    WithOthers,
+    Alone,
+}
+
+struct IdleConnection {
+    send: http1::SendRequest<RequestBody>,
+    is_new: bool,
 }
 
 enum UpstreamKind {
     Http1 {
-        idle: RefCell<Vec<http1::SendRequest<RequestBody>>>,
+        idle: RefCell<Vec<IdleConnection>>,
         places: Arc<Semaphore>,
     },
     Http2(http2::SendRequest<RequestBody>),
@@ -360,6 +375,7 @@ impl Upstream {
             dialer,
             kind,
             ended,
+            is_paired: Cell::new(true),
         }
     }
 
@@ -382,7 +398,7 @@ impl Upstream {
                 };
                 let send = http1_over(dialer, stream, ended).await?;
                 Ok(UpstreamKind::Http1 {
-                    idle: vec![send].into(),
+                    idle: vec![IdleConnection { send, is_new: true }].into(),
                     places: Arc::new(Semaphore::new(places)),
                 })
             }
@@ -406,6 +422,9 @@ impl Upstream {
     /// Returns when the host has ended the connection that belongs to the program's.
     pub(super) async fn ended(&self) {
         self.ended.notified().await;
+        if !self.is_paired.get() {
+            pending().await
+        }
     }
 
     /// Sends a request.
@@ -415,6 +434,7 @@ impl Upstream {
     pub(super) async fn send(
         self: &Rc<Self>,
         request: Request<RequestBody>,
+        sharing: Sharing,
     ) -> Result<Response<Incoming>, SendError> {
         match &self.kind {
             UpstreamKind::Unreachable(why) => Err(SendError::Unreachable(why.clone())),
@@ -426,23 +446,40 @@ impl Upstream {
             UpstreamKind::Http1 { idle, places } => {
                 // The semaphore is never closed.
                 let place = places.clone().acquire_owned().await.ok();
-                let kept = idle.borrow_mut().pop();
-                self.send_one(request, kept, place).await
+                let kept = self.kept(&mut idle.borrow_mut(), sharing);
+                self.send_one(request, kept, (place, sharing)).await
             }
         }
+    }
+
+    /// An idle connection for such a request.
+    fn kept(
+        &self,
+        idle: &mut Vec<IdleConnection>,
+        sharing: Sharing,
+    ) -> Option<http1::SendRequest<RequestBody>> {
+        let found = match sharing {
+            Sharing::WithOthers => idle.pop(),
+            Sharing::Alone => {
+                let new = idle.iter().position(|one| one.is_new)?;
+                self.is_paired.set(false);
+                Some(idle.swap_remove(new))
+            }
+        };
+        found.map(|one| one.send)
     }
 
     async fn send_one(
         self: &Rc<Self>,
         request: Request<RequestBody>,
         kept: Option<http1::SendRequest<RequestBody>>,
-        place: Option<OwnedSemaphorePermit>,
+        (place, sharing): (Option<OwnedSemaphorePermit>, Sharing),
     ) -> Result<Response<Incoming>, SendError> {
         let mut request = request;
         if let Some(mut send) = kept {
             match send.try_send_request(request).await {
                 Ok(response) => {
-                    self.give_back(send, place);
+                    self.give_back(send, (place, sharing));
                     return Ok(response);
                 }
                 // The host has closed it meanwhile, and has seen nothing of this request.
@@ -461,22 +498,24 @@ impl Upstream {
         let opened = http1_over(&self.dialer, stream, None).await;
         let mut send = opened.map_err(|why| SendError::Unreachable(why.into()))?;
         let response = send.send_request(request).await?;
-        self.give_back(send, place);
+        self.give_back(send, (place, sharing));
         Ok(response)
     }
 
-    /// Keeps a connection for the next request, once the answer to this one was read.
+    /// Keeps a connection for the next request, once the answer to this one was read, if it may have others.
     fn give_back(
         self: &Rc<Self>,
         mut send: http1::SendRequest<RequestBody>,
-        place: Option<OwnedSemaphorePermit>,
+        (place, sharing): (Option<OwnedSemaphorePermit>, Sharing),
     ) {
         let upstream = self.clone();
         self.dialer.tasks.spawn(async move {
             if send.ready().await.is_ok()
+                && sharing == Sharing::WithOthers
                 && let UpstreamKind::Http1 { idle, .. } = &upstream.kind
             {
-                idle.borrow_mut().push(send);
+                let is_new = false;
+                idle.borrow_mut().push(IdleConnection { send, is_new });
             }
             drop(place);
         });

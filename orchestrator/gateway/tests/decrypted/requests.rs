@@ -234,9 +234,10 @@ fn a_redirect_to_another_host_passes_and_takes_no_credential_along() {
     });
 }
 
-/// A host that does not read it would take the next request for its end, or for the end of a request in it.
+/// A host that does not read a body takes the next request for its end or for the end of a request in it, and the answer of one that sends
+/// more than it said is taken for the next one's.
 #[test]
-fn a_request_with_a_body_is_the_last_of_its_hosts_connection() {
+fn a_request_with_a_body_or_a_value_has_a_connection_to_its_host_alone() {
     local(async {
         let world = World::new(Setup {
             protocols: vec![HTTP1],
@@ -247,40 +248,41 @@ fn a_request_with_a_body_is_the_last_of_its_hosts_connection() {
             let mut seen = world.seen.borrow_mut();
             seen.drain(..).map(|one| one.connection).collect()
         };
-        let one = |more: &str| {
-            let bearer = bearer();
-            format!("GET /api/x HTTP/1.1\r\nHost: a.example\r\n{bearer}{more}\r\n")
-        };
-        let plain = one("");
-        let last = one("Connection: close\r\n");
+        let one = |more: &str| format!("GET /api/x HTTP/1.1\r\nHost: a.example\r\n{more}\r\n");
+        let (plain, last) = (one(""), one("Connection: close\r\n"));
         let answers = world.http1(&format!("{plain}{plain}{last}")).await;
         assert_eq!(answers.matches("200 OK").count(), 3, "{answers}");
         assert_eq!(connections(), [1, 1, 1], "the control");
-        for body in [
+        for alone in [
+            &*bearer(),
             "Content-Length: 1\r\n\r\nx",
             "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n",
             "Transfer-Encoding: chunked\r\n\r\n0\r\n",
         ] {
-            let answers = world.http1(&format!("{}{plain}{last}", one(body))).await;
-            assert_eq!(answers.matches("200 OK").count(), 1, "{answers}");
-            assert!(answers.contains("connection: close"), "{answers}");
-            assert_eq!(connections().len(), 1, "{body}");
+            let alone = one(alone);
+            let text = format!("{alone}{plain}{alone}{plain}{last}");
+            let answers = world.http1(&text).await;
+            assert_eq!(answers.matches("200 OK").count(), 5, "{answers}");
+            let of = connections();
+            // The first one is the connection that the program's began with.
+            assert!(of[1] == of[3] && of[3] == of[4], "{alone}: {of:?}");
+            assert!(
+                of[0] != of[1] && of[2] != of[1] && of[0] != of[2],
+                "{alone}: {of:?}"
+            );
         }
-        // Of one connection of the program's, too.
+        // Of one connection of HTTP/2 of the program's, too.
         let mut http2 = world.http2().await;
-        for body in ["", "", "x", "", "x", "x"] {
-            let request = Request::get("https://a.example/api/x")
-                .header("authorization", format!("Bearer {PLACEHOLDER}"));
-            let answer = http2.send_request(request.body(full(body)).unwrap()).await;
-            let answer = answer.unwrap();
+        for body in ["", "", "x", "", "x"] {
+            let request = Request::get("https://a.example/api/x").body(full(body));
+            let answer = http2.send_request(request.unwrap()).await.unwrap();
             assert_eq!(answer.status(), 200);
-            http_body_util::BodyExt::collect(answer.into_body())
-                .await
-                .unwrap();
+            let read = http_body_util::BodyExt::collect(answer.into_body());
+            read.await.unwrap();
         }
         let of = connections();
-        let turns: Vec<bool> = of.windows(2).map(|two| two[0] == two[1]).collect();
-        assert_eq!(turns, [true, true, false, true, false], "{of:?}");
+        assert!(of[0] == of[1] && of[1] == of[3], "{of:?}");
+        assert!(of[2] != of[1] && of[4] != of[1] && of[2] != of[4], "{of:?}");
     });
 }
 
@@ -308,5 +310,15 @@ fn a_request_for_a_websocket_has_no_body() {
             assert_eq!(&answer, format!("HTTP/1.1 {want}").as_bytes());
             assert_eq!(world.seen.borrow().len(), usize::from(want == "200"));
         }
+        // What is taken for the answer to it may not be that to another one.
+        world.seen.borrow_mut().clear();
+        let plain = "GET /elsewhere HTTP/1.1\r\nHost: a.example\r\n\r\n";
+        let mut stream = world.tls(&[HTTP1]).await;
+        let text = format!("{plain}{plain}{}", ask("\r\n"));
+        stream.write_all(text.as_bytes()).await.unwrap();
+        until(|| world.seen.borrow().len() == 3).await;
+        let seen = world.seen.borrow();
+        let of: Vec<usize> = seen.iter().map(|one| one.connection).collect();
+        assert!(of[0] == of[1] && of[2] != of[1], "{of:?}");
     });
 }
