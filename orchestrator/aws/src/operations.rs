@@ -53,7 +53,9 @@ impl Operations {
         let mut names: Vec<String> = pairs(query).map(|(name, _)| name).collect();
         let gives = |name: &str, value: &str| {
             let name = header_name(name);
-            name == "x-amz-acl" && !PRIVATE.contains(&value) || name.starts_with("x-amz-grant-")
+            name == "x-amz-acl" && !PRIVATE.contains(&value)
+                || name == "x-amz-object-ownership" && value != "BucketOwnerEnforced"
+                || name.starts_with("x-amz-grant-")
         };
         let mut headers = head.headers.iter();
         // In a signed address the query has what headers have.
@@ -327,6 +329,11 @@ mod tests {
             (
                 "/b/k?delete",
                 vec![("x-amz-acl", "public-read")],
+                vec!["delete", "acl"],
+            ),
+            (
+                "/b/k?delete",
+                vec![("x-amz-object-ownership", "ObjectWriter")],
                 vec!["delete", "acl"],
             ),
             (
