@@ -656,8 +656,8 @@ fn no_body_takes_the_value_of_the_next_request(place: Place) {
     );
 }
 
-place_test!(what_a_host_sends_too_much_is_no_answer_to_a_request_with_the_value);
-fn what_a_host_sends_too_much_is_no_answer_to_a_request_with_the_value(place: Place) {
+place_test!(bytes_after_an_answer_are_none_to_a_request_with_the_value);
+fn bytes_after_an_answer_are_none_to_a_request_with_the_value(place: Place) {
     let host = Host::start(place);
     host.world.put("two.py", TWO);
     let authority = host.server.authority();

@@ -59,14 +59,28 @@ const PATHS: [&str; 22] = [
     "x-waws-unencoded-url",
 ];
 
+/// Ends of headers that name a second path.
+const BESIDE: [&str; 6] = [
+    "-copy-from",
+    "-copy-source",
+    "-object-manifest",
+    "-rename-source",
+    "-symlink-target",
+    "-override-url",
+];
+/// Those of S3, which are looked at where requests are signed.
+const COPIED: [&str; 2] = ["x-amz-copy-source", "x-amz-rename-source"];
+
 /// A request, as uses are written.
 pub struct RequestedUse<'a> {
     pub place: &'a str,
     pub path: &'a str,
     /// As it is sent, and those that servers may take instead.
     methods: Vec<String>,
-    /// Paths that servers may take instead.
+    /// Paths that servers may take instead, or beside it.
     paths: Vec<String>,
+    /// Objects of S3 that it names beside it. Who signs the request looks at them.
+    copied: bool,
     /// The service of AWS that it is signed for, and the operations.
     signed: Option<(&'a str, &'a Operations)>,
 }
@@ -84,6 +98,11 @@ impl<'a> RequestedUse<'a> {
             let (name, value) = parameter.split_once('=')?;
             is_of_method(name, value).then(|| value.to_owned())
         });
+        let beside = headers.iter().filter(|(name, _)| is_beside(name));
+        let beside =
+            beside.map(|(_, value)| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let beside: Vec<String> = beside.collect();
+        let beside = beside.iter();
         let instead = said(&METHODS).chain(parameters);
         let instead: Vec<String> = instead
             .flat_map(|value| {
@@ -97,7 +116,8 @@ impl<'a> RequestedUse<'a> {
             place,
             path: uri.path(),
             methods: [vec![method.to_owned()], instead].concat(),
-            paths: said(&PATHS).collect(),
+            paths: said(&PATHS).chain(beside.cloned()).collect(),
+            copied: headers.keys().any(|name| is_among(name, &COPIED)),
             signed: None,
         }
     }
@@ -112,7 +132,7 @@ impl<'a> RequestedUse<'a> {
     pub fn fits(&self, uses: &[CredentialUse]) -> Option<Unasked> {
         // Methods are written in upper case (RFC 9110, section 9.1); some servers take others for them.
         let is_upper = |method: &String| method.bytes().all(|byte| byte.is_ascii_uppercase());
-        if !is_plain(self.path) || !self.paths.is_empty() || !self.methods.iter().all(is_upper) {
+        if !is_plain(self.path) || self.has_other_paths() || !self.methods.iter().all(is_upper) {
             return None;
         }
         let fitting = |one: &&CredentialUse| self.may_use(one) && matches(&one.path, self.path);
@@ -160,6 +180,10 @@ impl<'a> RequestedUse<'a> {
         always.or_else(|| all.next().filter(|_| !self.fits_in_all_forms(uses)))
     }
 
+    fn has_other_paths(&self) -> bool {
+        !self.paths.is_empty() || self.copied && self.signed.is_none()
+    }
+
     pub fn method(&self) -> &str {
         self.methods.first().map_or("", String::as_str)
     }
@@ -175,7 +199,7 @@ impl<'a> RequestedUse<'a> {
             rule.paths.is_empty() || paths.any(|pattern| matches(pattern, path))
         };
         is_plain(self.path)
-            && self.paths.is_empty()
+            && !self.has_other_paths()
             && self.methods.iter().all(is_named)
             && readings(self.path).iter().all(fits)
     }
@@ -243,7 +267,13 @@ impl<'a> RequestedUse<'a> {
 
 /// Whether a header names another method or path than a request's own, as some servers read it.
 pub fn names_other_request(name: &HeaderName) -> bool {
-    is_among(name, &METHODS) || is_among(name, &PATHS)
+    is_among(name, &METHODS) || is_among(name, &PATHS) || is_beside(name)
+}
+
+/// Whether a header names an object that the request copies, moves or stands for, as stores of objects have it.
+fn is_beside(name: &HeaderName) -> bool {
+    let name = name.as_str().replace('_', "-");
+    !COPIED.contains(&&*name) && BESIDE.iter().any(|end| name.ends_with(end))
 }
 
 fn is_among(name: &HeaderName, names: &[&str]) -> bool {
@@ -681,6 +711,9 @@ mod tests {
             ("GET", "/a", Some(("x-original-url", "/b"))),
             ("GET", "/a", Some(("script_name", "/b"))),
             ("COPY", "/a", Some(("destination", "/b"))),
+            ("PUT", "/a", Some(("x-copy-from", "/b"))),
+            ("PUT", "/a", Some(("x-ms-rename-source", "/b"))),
+            ("PUT", "/a", Some(("x-amz-copy-source", "/b"))),
             ("GET", "/a", Some(("x-forwarded-prefix", "/b"))),
         ] {
             assert_eq!(
