@@ -386,7 +386,7 @@ pub struct ConnectionEnds {
     pub port: u16,
     /// The call of the cell, as in [`ConnectionReport`].
     pub call: Option<CallId>,
-    /// What was reported of them at their beginning.
+    /// The verdict that was reported of them at their beginning.
     pub verdict: ConnectionVerdict,
     /// How many: at least one.
     pub count: u32,

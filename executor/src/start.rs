@@ -7,9 +7,8 @@ use crate::user::User;
 use executor_credentials::{Owner, UserPrograms};
 use executor_sys::spawn;
 use std::convert::Infallible;
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Makes this process that server, for who has started it in the directory `caller`.
@@ -36,12 +35,7 @@ pub(crate) fn become_server(
         *name != "PATH" && !is_withheld
     });
     let passed = passed.map(|(name, value)| (name.clone(), value.clone()));
-    let path = (OsString::from("PATH"), programs.search().to_owned());
-    let environment = passed.chain([path]).filter_map(|(mut entry, value)| {
-        entry.push("=");
-        entry.push(value);
-        CString::new(entry.as_bytes()).ok()
-    });
+    let environment = programs.environment(passed);
     let words: Result<Vec<CString>, _> = words.iter().map(|word| CString::new(&**word)).collect();
-    spawn::become_server(&words?, &environment.collect::<Vec<_>>())
+    spawn::become_server(&words?, &environment)
 }

@@ -51,6 +51,12 @@ pub fn path_steps(path: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Whether an absolute path leads to or below one of these directories, or past a name there: who writes there decides where it leads.
+pub fn leads_into<P: AsRef<Path>>(path: &Path, directories: &[P]) -> bool {
+    let is_inside = |step: &PathBuf| directories.iter().any(|one| step.starts_with(one));
+    path.is_absolute() && path_steps(path).iter().any(is_inside)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

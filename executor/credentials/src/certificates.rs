@@ -7,7 +7,7 @@ use broker_protocol::limit;
 use executor_spec::certificates::{CellRoot, CertificateFiles, MACHINE};
 use executor_spec::scratch::{Scratch, host_directory};
 use executor_spec::variables::Variables;
-use policies::path_steps;
+use policies::leads_into;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -240,9 +240,7 @@ fn java_options(store: &Path, options: Option<&OsStr>) -> Option<OsString> {
 /// The certificates of a file that commands cannot have written; other parts of it, such as a key, are left out.
 fn certificates(path: &Path, roots: &[&Path]) -> Option<Vec<String>> {
     let real = path.canonicalize().ok()?;
-    let steps = path_steps(path);
-    let is_inside = |step: &PathBuf| roots.iter().any(|root| step.starts_with(root));
-    if !path.is_absolute() || steps.iter().any(is_inside) {
+    if !path.is_absolute() || leads_into(path, roots) {
         return None;
     }
     // Without blocking for the other end, if it is a FIFO.

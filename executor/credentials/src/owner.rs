@@ -2,7 +2,7 @@
 
 use broker_protocol::limit;
 use executor_spec::variables::Variables;
-use policies::{directories, path_steps};
+use policies::directories;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -79,12 +79,6 @@ impl<'o> Owner<'o> {
             writable,
         }
     }
-}
-
-/// Whether an absolute path leads to where commands can write, or past it: a link on the way that they can change leads wherever they
-/// want.
-pub(crate) fn leads_inside(path: &Path, writable: &[PathBuf]) -> bool {
-    path.is_absolute() && (path_steps(path).iter()).any(|step| is_below(step, writable))
 }
 
 pub(crate) fn is_below(path: &Path, directories: &[PathBuf]) -> bool {

@@ -1,8 +1,9 @@
 //! Programs of the user's that a source may start: none that commands could have written, nor one that names or is run by such a one.
 
-use crate::owner::{Owner, SourceError, leads_inside};
+use crate::owner::{Owner, SourceError};
 use nix::unistd::{AccessFlags, access};
-use std::ffi::{OsStr, OsString};
+use policies::leads_into;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -23,12 +24,12 @@ pub struct UserPrograms {
 }
 
 impl UserPrograms {
-    /// Those that this user has, of which the directories in `PATH` are looked at now.
+    /// Finds the user's, by the directories in `PATH` as they are now.
     pub fn of(owner: &Owner) -> Self {
         let own = owner.variables.get(OsStr::new("PATH")).cloned();
         let is_usable = |directory: &PathBuf| {
             let is_there = directory.is_absolute() && directory.exists();
-            is_there && !leads_inside(directory, &owner.writable)
+            is_there && !leads_into(directory, &owner.writable)
         };
         let own = own.unwrap_or_default();
         let directories = std::env::split_paths(&own).filter(is_usable);
@@ -39,9 +40,18 @@ impl UserPrograms {
         }
     }
 
-    /// The `PATH` that programs of the user's get.
-    pub fn search(&self) -> &OsStr {
-        &self.search
+    /// The environment of such a program: these `variables`, and the `PATH` by which it is found.
+    pub fn environment(
+        &self,
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> Vec<CString> {
+        let path = (OsString::from("PATH"), self.search.clone());
+        let entries = variables.chain([path]).filter_map(|(mut entry, value)| {
+            entry.push("=");
+            entry.push(value);
+            CString::new(entry.as_bytes()).ok()
+        });
+        entries.collect()
     }
 
     /// The program of a command.
@@ -74,7 +84,7 @@ impl UserPrograms {
         let name = || path.display().to_string();
         let real = path.canonicalize();
         let real = real.map_err(|error| SourceError::Unopened(name(), error))?;
-        if leads_inside(path, &self.writable) {
+        if leads_into(path, &self.writable) {
             return Err(SourceError::Writable(name()));
         }
         if !real.is_file() {
@@ -119,10 +129,10 @@ impl UserPrograms {
             None => {
                 let mut places = self.places(word);
                 let found = places.find(|place| access(place, AccessFlags::X_OK).is_ok());
-                return found.is_some_and(|place| leads_inside(&place, &self.writable));
+                return found.is_some_and(|place| leads_into(&place, &self.writable));
             }
         };
-        leads_inside(&path, &self.writable)
+        leads_into(&path, &self.writable)
     }
 
     /// Whether a text has the path of one of these directories in it.

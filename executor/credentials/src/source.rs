@@ -1,6 +1,6 @@
 //! Where a value comes from, and its way into a pipe for the gateway. Nothing here reads a value.
 
-use crate::owner::{Owner, SourceError, is_below, leads_inside};
+use crate::owner::{Owner, SourceError, is_below};
 use crate::program::UserPrograms;
 use broker_protocol::{Digest, limit};
 use executor_spec::variables::Variables;
@@ -11,7 +11,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::write;
-use policies::{CredentialSource, EffectivePolicy};
+use policies::{CredentialSource, EffectivePolicy, leads_into};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io;
@@ -230,7 +230,7 @@ impl FileSource {
         }
         // The way to it, and the file that is open, whatever its path leads to by now.
         let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        let is_inside = leads_inside(&self.path, &self.writable);
+        let is_inside = leads_into(&self.path, &self.writable);
         if is_inside || is_below(&real.map_err(unopened)?, &self.writable) {
             return Err(SourceError::Writable(name()));
         }
@@ -266,7 +266,7 @@ impl CommandSource {
         Ok(Self {
             path,
             arguments: arguments.collect(),
-            environment: environment(programs.search().to_owned(), owner),
+            environment: environment(&programs, owner),
             programs,
         })
     }
@@ -292,7 +292,7 @@ fn bus(address: &OsStr) -> Option<&Path> {
 }
 
 /// The environment of a program. A project may have set variables of the user's: what leads to where commands can write is left out.
-fn environment(path: OsString, owner: &Owner) -> Vec<CString> {
+fn environment(programs: &UserPrograms, owner: &Owner) -> Vec<CString> {
     let is_passed = |name: &OsString| {
         let Some(name) = name.to_str() else {
             return false;
@@ -304,26 +304,16 @@ fn environment(path: OsString, owner: &Owner) -> Vec<CString> {
     };
     // A list of paths in a variable is passed as a whole or not at all.
     let is_outside = |value: &OsString| {
-        let inside = |path: PathBuf| leads_inside(&path, &owner.writable);
+        let inside = |path: PathBuf| leads_into(&path, &owner.writable);
         !std::env::split_paths(value).any(inside)
     };
     let is_believed = |name: &OsString, value: &OsString| match name.to_str() {
-        Some(BUS) => bus(value).is_some_and(|path| !leads_inside(path, &owner.writable)),
+        Some(BUS) => bus(value).is_some_and(|path| !leads_into(path, &owner.writable)),
         Some(_) | None => is_outside(value),
     };
     let passed = owner.variables.iter();
     let passed = passed.filter(|(name, value)| is_passed(name) && is_believed(name, value));
-    let own = [
-        (OsString::from("HOME"), owner.home.as_os_str().to_owned()),
-        ("PATH".into(), path),
-    ];
-    let all = passed
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .chain(own);
-    all.filter_map(|(mut entry, value)| {
-        entry.push("=");
-        entry.push(value);
-        CString::new(entry.as_bytes()).ok()
-    })
-    .collect()
+    let passed = passed.map(|(name, value)| (name.clone(), value.clone()));
+    let home = (OsString::from("HOME"), owner.home.as_os_str().to_owned());
+    programs.environment(passed.chain([home]))
 }

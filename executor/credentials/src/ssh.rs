@@ -1,7 +1,7 @@
 //! The user's ssh agent, for sessions whose policy lets it sign (`[ssh]`): connections to it, and the hosts' keys that the user knows. Nothing here
 //! speaks the agent's protocol; the gateway does.
 
-use crate::owner::{Owner, SourceError, leads_inside};
+use crate::owner::{Owner, SourceError};
 use crate::source::FileSource;
 use broker_protocol::gateway::{SshSpec, known_host_name};
 use broker_protocol::limit;
@@ -10,6 +10,7 @@ use executor_sys::socket;
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{UnixAddr, connect, getsockopt};
+use policies::leads_into;
 use policies::ssh::SshKeys;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -112,7 +113,7 @@ impl UserSsh {
         let name = || path.display().to_string();
         let failed = |error: io::Error| AgentError::Unreached(name(), error);
         let real = path.canonicalize().map_err(failed)?;
-        if leads_inside(path, &self.writable) {
+        if leads_into(path, &self.writable) {
             return Err(AgentError::Writable(name()));
         }
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;

@@ -16,13 +16,12 @@ use executor_sys::{message, spawn};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use policies::path_steps;
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How many gateways of a session may be followed by another.
@@ -40,11 +39,8 @@ pub const VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// The environment of a gateway. A path that leads to one of `roots`, or past a link there, is left out: a command could choose what it
 /// leads to.
 pub fn environment(variables: &Variables, roots: &[&Path]) -> Vec<CString> {
-    let leads_into = |path: &Path| {
-        let steps = path_steps(path);
-        let is_inside = |step: &PathBuf| roots.iter().any(|root| step.starts_with(root));
-        !path.is_absolute() || !path.exists() || steps.iter().any(is_inside)
-    };
+    let leads_into =
+        |path: &Path| !path.is_absolute() || !path.exists() || policies::leads_into(path, roots);
     let is_outside =
         |value: &&OsString| !std::env::split_paths(value).any(|path| leads_into(&path));
     let named = VARIABLES.iter().filter_map(|name| {
@@ -558,6 +554,7 @@ mod tests {
     use super::*;
     use nix::poll::{PollFd, PollTimeout, poll};
     use std::fs::File;
+    use std::path::PathBuf;
 
     /// A gateway whose program is this one.
     fn gateway(program: &str) -> Gateway {

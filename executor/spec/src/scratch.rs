@@ -3,7 +3,7 @@
 use broker_protocol::{Layer, LayerSet};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
-use policies::path_steps;
+use policies::leads_into;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, DirEntry, Permissions};
 use std::io;
@@ -148,12 +148,8 @@ pub fn host_directory(
         .filter(|path| path.is_absolute())
         // The home last: in a container it may be all that can be written.
         .chain(["/tmp".into(), "/var/tmp".into(), home.to_owned()]);
-    let in_root = |path: &Path| {
-        let steps = path_steps(path);
-        (written.iter()).any(|root| steps.iter().any(|step| step.starts_with(root)))
-    };
     let (mut tried, mut last) = (Vec::new(), io::Error::from(io::ErrorKind::NotFound));
-    for place in places.filter(|place| !in_root(place)) {
+    for place in places.filter(|place| !leads_into(place, written)) {
         match nix::unistd::mkdtemp(&place.join("lazaret-XXXXXX")) {
             Ok(made) => return Ok(made),
             Err(errno) => last = errno.into(),

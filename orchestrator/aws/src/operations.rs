@@ -38,7 +38,7 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Those of a request to `host` with this body, or as much of it as was read.
+    /// Finds those of a request to `host` with this body, or as much of it as was read.
     pub fn of(service: &str, (host, head): (&str, &Parts), body: &[u8]) -> Self {
         match is_s3(service) {
             true => Self::of_objects(head, body),

@@ -59,7 +59,7 @@ const PATHS: [&str; 22] = [
     "x-waws-unencoded-url",
 ];
 
-/// Ends of headers that name a second path.
+/// Ends of headers that name another path or a second one.
 const BESIDE: [&str; 6] = [
     "-copy-from",
     "-copy-source",
@@ -88,9 +88,8 @@ pub struct RequestedUse<'a> {
 impl<'a> RequestedUse<'a> {
     /// The request of this head.
     pub fn new(place: &'a str, method: &str, uri: &'a Uri, headers: &HeaderMap) -> Self {
-        let said = |names: &'static [&'static str]| {
-            let headers = headers.iter();
-            let headers = headers.filter(move |(name, _)| is_among(name, names));
+        let said = |is_one: fn(&HeaderName) -> bool| {
+            let headers = headers.iter().filter(move |(name, _)| is_one(name));
             headers.map(|(_, value)| String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
         let query = decoded(uri.query().unwrap_or_default(), DECODED);
@@ -98,12 +97,7 @@ impl<'a> RequestedUse<'a> {
             let (name, value) = parameter.split_once('=')?;
             is_of_method(name, value).then(|| value.to_owned())
         });
-        let beside = headers.iter().filter(|(name, _)| is_beside(name));
-        let beside =
-            beside.map(|(_, value)| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        let beside: Vec<String> = beside.collect();
-        let beside = beside.iter();
-        let instead = said(&METHODS).chain(parameters);
+        let instead = said(is_method).chain(parameters);
         let instead: Vec<String> = instead
             .flat_map(|value| {
                 let names = value
@@ -116,7 +110,7 @@ impl<'a> RequestedUse<'a> {
             place,
             path: uri.path(),
             methods: [vec![method.to_owned()], instead].concat(),
-            paths: said(&PATHS).chain(beside.cloned()).collect(),
+            paths: said(is_path).collect(),
             copied: headers.keys().any(|name| is_among(name, &COPIED)),
             signed: None,
         }
@@ -267,7 +261,15 @@ impl<'a> RequestedUse<'a> {
 
 /// Whether a header names another method or path than a request's own, as some servers read it.
 pub fn names_other_request(name: &HeaderName) -> bool {
-    is_among(name, &METHODS) || is_among(name, &PATHS) || is_beside(name)
+    is_method(name) || is_path(name)
+}
+
+fn is_method(name: &HeaderName) -> bool {
+    is_among(name, &METHODS)
+}
+
+fn is_path(name: &HeaderName) -> bool {
+    is_among(name, &PATHS) || is_beside(name)
 }
 
 /// Whether a header names an object that the request copies, moves or stands for, as stores of objects have it.
