@@ -227,12 +227,19 @@ impl Exchange {
                 path: head.uri.path().chars().take(256).collect(),
             });
         }
-        let both = (self.upstream.protocol(), head.version);
-        Ok(if both == (Protocol::Http1, Version::HTTP_11) {
-            ProtocolSwitch::WebSocket
-        } else {
-            ProtocolSwitch::None
+        // HTTP/1.0 has none, and HTTP/2 asks for one otherwise.
+        Ok(match head.version == Version::HTTP_11 {
+            true => ProtocolSwitch::WebSocket,
+            false => ProtocolSwitch::None,
         })
+    }
+
+    /// The protocol by which the request goes to the host.
+    fn protocol(&self, switch: ProtocolSwitch) -> Protocol {
+        match switch {
+            ProtocolSwitch::None => self.upstream.protocol(),
+            ProtocolSwitch::WebSocket => Protocol::Http1,
+        }
     }
 
     /// The head as the host gets it, but for the credential.
@@ -253,7 +260,7 @@ impl Exchange {
             .to_owned();
         let malformed = |_| RequestRefusal::Malformed("a path that cannot be sent on");
         head.headers.remove(HOST);
-        match self.upstream.protocol() {
+        match self.protocol(switch) {
             Protocol::Http1 => {
                 head.uri = path.parse::<Uri>().map_err(|_| malformed(()))?;
                 head.version = Version::HTTP_11;
@@ -367,13 +374,15 @@ impl Exchange {
                 ))?;
         }
         let method = head.method.clone();
-        let switches = head.headers.contains_key(UPGRADE);
-        let sharing = match switches || value.is_some() || !body.is_end_stream() {
-            true => Sharing::Alone,
-            false => Sharing::WithOthers,
+        let sharing = if head.headers.contains_key(UPGRADE) {
+            Sharing::Switching
+        } else if value.is_some() || !body.is_end_stream() {
+            Sharing::Alone
+        } else {
+            Sharing::WithOthers
         };
-        let is_http1 = self.upstream.protocol() == Protocol::Http1;
-        let is_last = is_http1 && sharing == Sharing::Alone && !switches;
+        let both = (self.upstream.protocol(), sharing);
+        let is_last = both == (Protocol::Http1, Sharing::Alone);
         if is_last {
             close(&mut head.headers);
         }

@@ -168,10 +168,6 @@ pub(super) enum SendError {
 
 impl From<hyper::Error> for SendError {
     fn from(error: hyper::Error) -> Self {
-        // The only part of a request that can fail by itself is its body, which comes from the program.
-        if error.is_user() {
-            return Self::Body;
-        }
         // By TLS 1.3 a host says that it wants a certificate after the handshake.
         match alert_in(&error) {
             true => Self::Unreachable(DialFault::Refused(chain(&error))),
@@ -200,21 +196,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> HostIo for S {}
 type HostStream = Box<dyn HostIo>;
 
 impl Dialer {
-    /// Opens a connection by one of `protocols`. Where the host speaks none of them, by the other one.
+    /// Opens a connection by one of `protocols`.
     async fn open(&self, protocols: &[Protocol]) -> Result<(HostStream, Protocol), DialFault> {
         let Some(tls) = &self.tls else {
             let tcp = (self.connect)().await?;
             let stream = WatchedStream::new(tcp, self.activity.clone());
             return Ok((Box::new(stream), Protocol::Http1));
         };
-        match self.handshake(tls, protocols).await? {
-            Ok(opened) => Ok(opened),
-            Err(error) if is_protocol(&error) && protocols == [Protocol::Http1] => self
-                .handshake(tls, &[Protocol::Http2])
-                .await?
-                .map_err(DialFault::from),
-            Err(error) => Err(error.into()),
-        }
+        Ok(self.handshake(tls, protocols).await??)
     }
 
     async fn handshake(
@@ -271,14 +260,6 @@ fn alert_in(error: &hyper::Error) -> bool {
     false
 }
 
-fn is_protocol(error: &io::Error) -> bool {
-    let alert = rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol);
-    error
-        .get_ref()
-        .and_then(|error| error.downcast_ref::<rustls::Error>())
-        == Some(&alert)
-}
-
 /// The body of a request to the host.
 pub(super) enum RequestBody {
     Program(Incoming),
@@ -326,6 +307,38 @@ impl Body for RequestBody {
     }
 }
 
+/// A body on its way to the host.
+struct SentBody {
+    body: RequestBody,
+    /// Set when it breaks off, which the error of a request by HTTP/2 does not say.
+    broke: Rc<Cell<bool>>,
+}
+
+impl Body for SentBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let sent = self.get_mut();
+        let polled = Pin::new(&mut sent.body).poll_frame(cx);
+        if let Poll::Ready(Some(Err(_))) = polled {
+            sent.broke.set(true);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// The host's side of one connection of a program.
 pub(super) struct Upstream {
     dialer: Dialer,
@@ -336,16 +349,18 @@ pub(super) struct Upstream {
     is_paired: Cell<bool>,
 }
 
-/// Whether a request by HTTP/1.1 may be on a connection with others. A host that sends more than its answer, or that does not read a body,
-/// has a request or an answer taken for the next one's.
+/// Whether a request may be on a connection of HTTP/1.1 with others: a host that sends more than its answer, or that does not read a body,
+/// has a request or an answer taken for the next one's. HTTP/2 keeps them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
     WithOthers,
     Alone,
+    /// The connection may become a WebSocket, which is of HTTP/1.1 alone.
+    Switching,
 }
 
 struct IdleConnection {
-    send: http1::SendRequest<RequestBody>,
+    send: http1::SendRequest<SentBody>,
     is_new: bool,
 }
 
@@ -354,20 +369,16 @@ enum UpstreamKind {
         idle: RefCell<Vec<IdleConnection>>,
         places: Arc<Semaphore>,
     },
-    Http2(http2::SendRequest<RequestBody>),
+    Http2(http2::SendRequest<SentBody>),
     Unreachable(DialFault),
 }
 
 impl Upstream {
-    /// Opens the first connection. `wanted` are the protocols that the program speaks, of which one is for one request at a time.
+    /// Opens the first connection, by HTTP/2 if the host has it: there requests are kept apart, and need no connections of their own.
+    /// `wanted` are the protocols that the program speaks; by HTTP/1.1 it sends one request at a time.
     pub(super) async fn open(dialer: Dialer, wanted: &[Protocol]) -> Self {
         let ended = Rc::new(Notify::new());
-        let offered: &[Protocol] = if wanted.contains(&Protocol::Http2) {
-            &[Protocol::Http2, Protocol::Http1]
-        } else {
-            &[Protocol::Http1]
-        };
-        let kind = match Self::first(&dialer, offered, &ended).await {
+        let kind = match Self::first(&dialer, wanted, &ended).await {
             Ok(kind) => kind,
             Err(why) => UpstreamKind::Unreachable(why),
         };
@@ -381,17 +392,17 @@ impl Upstream {
 
     async fn first(
         dialer: &Dialer,
-        offered: &[Protocol],
+        wanted: &[Protocol],
         ended: &Rc<Notify>,
     ) -> Result<UpstreamKind, DialFault> {
-        match dialer.open(offered).await? {
+        match dialer.open(&[Protocol::Http2, Protocol::Http1]).await? {
             (stream, Protocol::Http2) => {
                 let send = http2_over(dialer, stream, ended.clone()).await?;
                 Ok(UpstreamKind::Http2(send))
             }
             (stream, Protocol::Http1) => {
                 // Two programs' requests at a time need two connections; those may end while the program's goes on.
-                let (places, ended) = if offered.contains(&Protocol::Http2) {
+                let (places, ended) = if wanted.contains(&Protocol::Http2) {
                     (PARALLEL, None)
                 } else {
                     (1, Some(ended.clone()))
@@ -436,8 +447,25 @@ impl Upstream {
         request: Request<RequestBody>,
         sharing: Sharing,
     ) -> Result<Response<Incoming>, SendError> {
+        let broke = Rc::<Cell<bool>>::default();
+        let of_program = broke.clone();
+        let request = request.map(|body| SentBody { body, broke });
+        match self.send_watched(request, sharing).await {
+            Err(SendError::Unanswered(_)) if of_program.get() => Err(SendError::Body),
+            sent => sent,
+        }
+    }
+
+    async fn send_watched(
+        self: &Rc<Self>,
+        request: Request<SentBody>,
+        sharing: Sharing,
+    ) -> Result<Response<Incoming>, SendError> {
         match &self.kind {
             UpstreamKind::Unreachable(why) => Err(SendError::Unreachable(why.clone())),
+            UpstreamKind::Http2(_) if sharing == Sharing::Switching => {
+                self.send_one(request, None, (None, sharing)).await
+            }
             UpstreamKind::Http2(send) => {
                 let mut send = send.clone();
                 send.ready().await?;
@@ -457,10 +485,10 @@ impl Upstream {
         &self,
         idle: &mut Vec<IdleConnection>,
         sharing: Sharing,
-    ) -> Option<http1::SendRequest<RequestBody>> {
+    ) -> Option<http1::SendRequest<SentBody>> {
         let found = match sharing {
             Sharing::WithOthers => idle.pop(),
-            Sharing::Alone => {
+            Sharing::Alone | Sharing::Switching => {
                 let new = idle.iter().position(|one| one.is_new)?;
                 self.is_paired.set(false);
                 Some(idle.swap_remove(new))
@@ -471,8 +499,8 @@ impl Upstream {
 
     async fn send_one(
         self: &Rc<Self>,
-        request: Request<RequestBody>,
-        kept: Option<http1::SendRequest<RequestBody>>,
+        request: Request<SentBody>,
+        kept: Option<http1::SendRequest<SentBody>>,
         (place, sharing): (Option<OwnedSemaphorePermit>, Sharing),
     ) -> Result<Response<Incoming>, SendError> {
         let mut request = request;
@@ -492,7 +520,7 @@ impl Upstream {
         let opened = self.dialer.open(&[Protocol::Http1]).await;
         let (stream, protocol) = opened.map_err(SendError::Unreachable)?;
         if protocol != Protocol::Http1 {
-            let why = "it spoke HTTP/1.1, and no longer does";
+            let why = "it does not speak HTTP/1.1, by which alone this request can be sent";
             return Err(SendError::Unreachable(DialFault::Other(why.into())));
         }
         let opened = http1_over(&self.dialer, stream, None).await;
@@ -505,7 +533,7 @@ impl Upstream {
     /// Keeps a connection for the next request, once the answer to this one was read, if it may have others.
     fn give_back(
         self: &Rc<Self>,
-        mut send: http1::SendRequest<RequestBody>,
+        mut send: http1::SendRequest<SentBody>,
         (place, sharing): (Option<OwnedSemaphorePermit>, Sharing),
     ) {
         let upstream = self.clone();
@@ -526,7 +554,7 @@ async fn http1_over(
     dialer: &Dialer,
     stream: HostStream,
     ended: Option<Rc<Notify>>,
-) -> Result<http1::SendRequest<RequestBody>, String> {
+) -> Result<http1::SendRequest<SentBody>, String> {
     let (send, connection) = http1::Builder::new()
         .preserve_header_case(true)
         .max_header_size(HEAD)
@@ -547,7 +575,7 @@ async fn http2_over(
     dialer: &Dialer,
     stream: HostStream,
     ended: Rc<Notify>,
-) -> Result<http2::SendRequest<RequestBody>, String> {
+) -> Result<http2::SendRequest<SentBody>, String> {
     let (send, connection) = http2::Builder::new(dialer.tasks.clone())
         .max_header_list_size(u32::try_from(HEAD).unwrap_or(u32::MAX))
         .initial_stream_window_size(STREAM_WINDOW)

@@ -65,6 +65,29 @@ fn a_program_gets_the_protocol_that_the_host_speaks() {
     });
 }
 
+/// Requests with a value, which by HTTP/1.1 have a connection each.
+#[test]
+fn a_host_of_http2_is_spoken_to_by_it_for_programs_that_do_not() {
+    local(async {
+        for (protocols, connections) in [(vec![HTTP2, HTTP1], 1), (vec![HTTP1], 3)] {
+            let world = World::new(Setup {
+                protocols,
+                ..Setup::default()
+            })
+            .await;
+            let one = |end: &str| {
+                let bearer = bearer();
+                format!("GET /api/x HTTP/1.1\r\nHost: a.example\r\n{bearer}{end}\r\n")
+            };
+            let three = [one(""), one(""), one("Connection: close\r\n")].concat();
+            let answer = world.http1(&three).await;
+            assert_eq!(answer.matches("HTTP/1.1 200").count(), 3, "{answer}");
+            assert_eq!(world.last().connection, connections);
+            assert_eq!(world.count(Used), 3);
+        }
+    });
+}
+
 /// HTTP/2 without a word of it in the hello.
 #[test]
 fn http2_with_prior_knowledge_is_http2() {
@@ -298,29 +321,40 @@ pub(crate) async fn read_head(stream: &mut (impl AsyncReadExt + Unpin)) -> Strin
     String::from_utf8(head).unwrap()
 }
 
+/// By HTTP/1.1, whatever the host speaks beside it.
 #[test]
 fn frames_of_a_websocket_pass_as_they_are() {
     local(async {
-        let world = World::new(websocket("hello")).await;
-        let mut stream = world.tls(&[HTTP1]).await;
-        stream
-            .write_all(upgrade("/api/ws", "websocket").as_bytes())
-            .await
-            .unwrap();
-        let head = read_head(&mut stream).await;
-        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
-        assert_eq!(
-            world.last().header("authorization").unwrap(),
-            format!("Bearer {VALUE}")
-        );
-        let text = format!("GET / HTTP/1.1\r\n\r\n{PLACEHOLDER}");
-        stream.write_all(text.as_bytes()).await.unwrap();
-        let mut got = vec![0; "hello".len() + text.len()];
-        stream.read_exact(&mut got).await.unwrap();
-        assert_eq!(String::from_utf8(got).unwrap(), format!("hello{text}"));
-        drop(stream);
-        until(|| world.carried.get() != 0).await;
+        for protocols in [vec![HTTP1], vec![HTTP2, HTTP1]] {
+            frames_pass(protocols).await;
+        }
     });
+}
+
+async fn frames_pass(protocols: Vec<&'static [u8]>) {
+    let world = World::new(Setup {
+        protocols,
+        ..websocket("hello")
+    })
+    .await;
+    let mut stream = world.tls(&[HTTP1]).await;
+    stream
+        .write_all(upgrade("/api/ws", "websocket").as_bytes())
+        .await
+        .unwrap();
+    let head = read_head(&mut stream).await;
+    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+    assert_eq!(
+        world.last().header("authorization").unwrap(),
+        format!("Bearer {VALUE}")
+    );
+    let text = format!("GET / HTTP/1.1\r\n\r\n{PLACEHOLDER}");
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut got = vec![0; "hello".len() + text.len()];
+    stream.read_exact(&mut got).await.unwrap();
+    assert_eq!(String::from_utf8(got).unwrap(), format!("hello{text}"));
+    drop(stream);
+    until(|| world.carried.get() != 0).await;
 }
 
 #[test]

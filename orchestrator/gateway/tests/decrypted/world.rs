@@ -49,6 +49,7 @@ type Handler = Rc<dyn Fn(Request<Incoming>) -> Answering>;
 /// A request as the host got it.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
+    /// The path and query, by either protocol.
     pub uri: String,
     pub headers: HeaderMap,
     pub version: hyper::Version,
@@ -450,7 +451,7 @@ async fn serve_host(setup: &Setup, seen: Rc<RefCell<Vec<Seen>>>) -> (SocketAddr,
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
                 let service = service_fn(move |request: Request<Incoming>| {
                     seen.borrow_mut().push(Seen {
-                        uri: request.uri().to_string(),
+                        uri: request.uri().path_and_query().unwrap().to_string(),
                         headers: request.headers().clone(),
                         version: request.version(),
                         connection,
