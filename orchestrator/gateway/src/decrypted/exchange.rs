@@ -11,7 +11,7 @@ use super::streams::Activity;
 use super::tasks::Tasks;
 use super::upstream::{DialFault, Protocol, RequestBody, SendError, Sharing, Upstream};
 use super::values::Value;
-use super::websocket;
+use super::websocket::{self, Accept};
 use broker_protocol::CallId;
 use broker_protocol::gateway::{Attach, CredentialVerdict, RequestRule};
 use http_body_util::{BodyExt, Limited};
@@ -54,7 +54,7 @@ pub(super) struct Exchange {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProtocolSwitch {
     None,
-    WebSocket,
+    WebSocket(Accept),
 }
 
 /// The rules that ask about a request, with their numbers.
@@ -228,17 +228,20 @@ impl Exchange {
             });
         }
         // HTTP/1.0 has none, and HTTP/2 asks for one otherwise.
-        Ok(match head.version == Version::HTTP_11 {
-            true => ProtocolSwitch::WebSocket,
-            false => ProtocolSwitch::None,
-        })
+        if head.version != Version::HTTP_11 {
+            return Ok(ProtocolSwitch::None);
+        }
+        let accept = Accept::of(head).ok_or(RequestRefusal::Malformed(
+            "a WebSocket that is no GET with one Sec-WebSocket-Key",
+        ))?;
+        Ok(ProtocolSwitch::WebSocket(accept))
     }
 
     /// The protocol by which the request goes to the host.
     fn protocol(&self, switch: ProtocolSwitch) -> Protocol {
         match switch {
             ProtocolSwitch::None => self.upstream.protocol(),
-            ProtocolSwitch::WebSocket => Protocol::Http1,
+            ProtocolSwitch::WebSocket(_) => Protocol::Http1,
         }
     }
 
@@ -277,7 +280,7 @@ impl Exchange {
                 head.version = Version::HTTP_2;
             }
         }
-        if switch == ProtocolSwitch::WebSocket {
+        if switch != ProtocolSwitch::None {
             let (name, value) = (CONNECTION, HeaderValue::from_static("Upgrade"));
             head.headers.insert(name, value);
             let value = HeaderValue::from_static("websocket");
@@ -478,10 +481,14 @@ impl Exchange {
         (credential, method): (Option<u16>, &Method),
         switch: ProtocolSwitch,
     ) -> Result<Response<DecryptedAnswer>, RequestRefusal> {
-        if switch == ProtocolSwitch::None || !head::is_websocket(response.headers()) {
+        let is_asked = match switch {
+            ProtocolSwitch::None => false,
+            ProtocolSwitch::WebSocket(accept) => accept.is_in(response.headers()),
+        };
+        if !is_asked || !head::is_websocket(response.headers()) {
             return Err(RequestRefusal::Unanswered {
                 place: self.host.place(),
-                why: "it switched protocols, and was not asked to".into(),
+                why: "it switched to a protocol that it was not asked for".into(),
             });
         }
         // None was asked for, and compressed frames could not be searched.

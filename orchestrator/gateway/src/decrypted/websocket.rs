@@ -3,13 +3,47 @@
 use super::host::DecryptedHost;
 use super::limits::PAUSE;
 use super::search::{StreamSearch, ValueFound};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use hyper::body::Bytes;
-use hyper::upgrade::Upgraded;
+use hyper::header::{HeaderMap, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY};
+use hyper::http::request::Parts;
+use hyper::{Method, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
+use ring::digest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 use tokio::time::timeout;
 
 const READ: usize = 16 * 1024;
+/// What is hashed after the key (RFC 6455, section 1.3).
+const ACCEPTING: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// The answer of a server that knows what a WebSocket is: one that only repeats the words of a request gets no connection past the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Accept([u8; 20]);
+
+impl Accept {
+    /// What has to answer a request; none if that is not one that a WebSocket begins with.
+    pub(super) fn of(head: &Parts) -> Option<Self> {
+        let mut keys = head.headers.get_all(SEC_WEBSOCKET_KEY).iter();
+        let (key, None) = (keys.next()?, keys.next()) else {
+            return None;
+        };
+        let is_key = STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == 16);
+        if head.method != Method::GET || !is_key {
+            return None;
+        }
+        let mut hash = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
+        hash.update(key.as_bytes());
+        hash.update(ACCEPTING);
+        hash.finish().as_ref().try_into().ok().map(Self)
+    }
+
+    pub(super) fn is_in(self, answer: &HeaderMap) -> bool {
+        let accept = answer.get(SEC_WEBSOCKET_ACCEPT);
+        accept.is_some_and(|accept| accept.as_bytes() == STANDARD.encode(self.0).as_bytes())
+    }
+}
 
 /// Carries frames until either side ends.
 ///

@@ -299,16 +299,23 @@ pub(crate) fn websocket(first: &'static str) -> Setup {
             }
             headers.insert("connection", "upgrade".parse().unwrap());
             headers.insert("upgrade", "websocket".parse().unwrap());
+            if !request.uri().path().ends_with("/unaccepted") {
+                headers.insert("sec-websocket-accept", ACCEPT.parse().unwrap());
+            }
             response
         }),
         ..Setup::default()
     }
 }
 
+/// A key and what answers it (RFC 6455, section 1.3).
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
 pub(crate) fn upgrade(path: &str, protocol: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nHost: a.example\r\n{}Connection: Upgrade\r\nUpgrade: {protocol}\r\n\
-         Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
+         Sec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
         bearer()
     )
 }
@@ -358,15 +365,24 @@ async fn frames_pass(protocols: Vec<&'static [u8]>) {
 }
 
 #[test]
-fn a_websocket_with_extensions_that_nobody_asked_for_is_refused() {
+fn what_is_no_websocket_that_was_asked_for_is_refused() {
     local(async {
         let world = World::new(websocket("hello")).await;
-        for (path, want) in [
-            ("/api/ws", "HTTP/1.1 101"),
-            ("/api/deflate", "HTTP/1.1 502"),
+        let asked = |path| upgrade(path, "websocket");
+        let key = format!("Sec-WebSocket-Key: {KEY}\r\n");
+        for (request, want) in [
+            (asked("/api/ws"), "HTTP/1.1 101"),
+            (asked("/api/deflate"), "HTTP/1.1 502"),
+            (asked("/api/unaccepted"), "HTTP/1.1 502"),
+            (asked("/api/ws").replace("GET", "POST"), "HTTP/1.1 400"),
+            (asked("/api/ws").replace(&key, ""), "HTTP/1.1 400"),
+            (
+                asked("/api/ws").replace(&key, &key.repeat(2)),
+                "HTTP/1.1 400",
+            ),
+            (asked("/api/ws").replace(KEY, "c2hvcnQ="), "HTTP/1.1 400"),
         ] {
             let mut stream = world.tls(&[HTTP1]).await;
-            let request = upgrade(path, "websocket");
             stream.write_all(request.as_bytes()).await.unwrap();
             let head = read_head(&mut stream).await;
             assert!(head.starts_with(want), "{head}");
