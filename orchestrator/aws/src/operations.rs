@@ -102,22 +102,28 @@ impl Operations {
         if !is_json {
             names.extend(of_pairs(body));
         }
-        let is_known = are_plain && names.len() == 1;
+        // Some servers end a name where another byte stands.
+        let is_known = are_plain && matches!(&names[..], [name] if is_word(name));
         Self { names, is_known }
     }
 }
 
 /// The operation that a target names, if all servers find the same in it.
 fn target(text: &str) -> Option<String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let (interface, operation) = match text.strip_prefix("com.amazonaws.") {
         // `com.amazonaws.cloudtrail.v20131101.CloudTrail_20131101.LookupEvents`
         Some(rest) => rest.rsplit_once('.')?,
         None => text.split_once('.')?,
     };
-    let is_plain = interface.split('.').all(|part| part.bytes().all(plain));
-    let is_one = is_plain && !operation.is_empty() && operation.bytes().all(plain);
-    is_one.then(|| operation.to_owned())
+    let is_plain = interface
+        .split('.')
+        .all(|part| part.is_empty() || is_word(part));
+    (is_plain && is_word(operation)).then(|| operation.to_owned())
+}
+
+fn is_word(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty() && name.bytes().all(plain)
 }
 
 fn is_of_aws(host: &str) -> bool {
@@ -236,6 +242,8 @@ mod tests {
                 None,
             ),
             ("/", vec![form], "Version=1", None),
+            ("/", vec![form], "Action=", None),
+            ("/", vec![form], "Action=AssumeRole%00", None),
             ("/", vec![json], "{}", None),
             (
                 "/",

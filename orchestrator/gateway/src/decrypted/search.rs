@@ -1,5 +1,5 @@
 //! Searches what a host sends for the values of credentials: verbatim, in base64 at its three alignments, in hex, each also
-//! percent-encoded or with the escapes of JSON, and across the borders of what arrives together.
+//! percent-encoded or with the escapes of JSON or HTML, and across the borders of what arrives together.
 //!
 //! The last word of what has arrived is held until more arrives, so that a host that sends byte by byte does not give away all but the
 //! last one. Whether it is the beginning of a value does not count: a program sees where parts of an answer end, and could have a host
@@ -18,13 +18,13 @@ use orchestrator_http::percent;
 use std::rc::Rc;
 use zeroize::Zeroizing;
 
-/// How many bytes one byte has at most when it is escaped: `\u002f`.
+/// How many bytes one byte has at most when it is escaped: `\u002f`, `&#x2F;`.
 const ESCAPED: usize = 6;
 
 /// The longest end of a word that is held: a value of [`SEARCHED`] bytes, escaped, or in hex, percent-encoded.
 const HELD: usize = ESCAPED * SEARCHED;
 /// Bytes that end a message without ending a line. No encoded form of a value has one.
-const CLOSING: &[u8] = b"\"}])>;,";
+const CLOSING: &[u8] = b"\"}])>,";
 
 /// The values of one host's credentials, in all forms that are searched for.
 #[derive(Default)]
@@ -206,7 +206,7 @@ struct Escapes {
     read: fn(&[u8]) -> Option<(usize, u8)>,
 }
 
-const ESCAPES: [Escapes; 2] = [
+const ESCAPES: [Escapes; 3] = [
     Escapes {
         mark: b'%',
         read: |bytes| Some((3, percent::escape(bytes)?)),
@@ -214,6 +214,10 @@ const ESCAPES: [Escapes; 2] = [
     Escapes {
         mark: b'\\',
         read: json_escape,
+    },
+    Escapes {
+        mark: b'&',
+        read: html_escape,
     },
 ];
 
@@ -227,6 +231,33 @@ fn json_escape(bytes: &[u8]) -> Option<(usize, u8)> {
         }
         [..] => None,
     }
+}
+
+/// Names of characters that pages do not show as they are (HTML, section 13.5): those that libraries write by name.
+const NAMED: [(&[u8], u8); 7] = [
+    (b"amp", b'&'),
+    (b"lt", b'<'),
+    (b"gt", b'>'),
+    (b"quot", b'"'),
+    (b"apos", b'\''),
+    (b"plus", b'+'),
+    (b"sol", b'/'),
+];
+
+/// An escape of HTML for a byte that may stand in a value: `&#43;`, as Go writes, `&#x2F;`, as Mustache does, or `&amp;`.
+fn html_escape(bytes: &[u8]) -> Option<(usize, u8)> {
+    let bytes = &bytes[..bytes.len().min(ESCAPED)];
+    let end = memchr::memchr(b';', bytes)?;
+    let byte = match &bytes[1..end] {
+        [b'#', b'x' | b'X', digits @ ..] => number(digits, 16)?,
+        [b'#', digits @ ..] => number(digits, 10)?,
+        name => NAMED.iter().find(|(known, _)| *known == name)?.1,
+    };
+    Some((end + 1, byte))
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<u8> {
+    u8::from_str_radix(str::from_utf8(digits).ok()?, radix).ok()
 }
 
 impl Escapes {
@@ -375,6 +406,10 @@ mod tests {
             VALUE.replace('/', "\\/"),
             VALUE.replace('+', "\\u002B"),
             VALUE.replace('+', "\\u002b").replace('/', "\\/"),
+            VALUE.replace('+', "&#43;"),
+            VALUE.replace('+', "&plus;").replace('/', "&#x2F;"),
+            VALUE.replace('/', "&#047;"),
+            VALUE.chars().map(|c| format!("&#{};", c as u32)).collect(),
             VALUE
                 .chars()
                 .map(|c| format!("\\u{:04x}", c as u32))
@@ -441,13 +476,13 @@ mod tests {
         let needles = needles(VALUE);
         let partial = &VALUE[..VALUE.len() - 1];
         let mut text = format!(
-            "{partial} {} % %4 %zz {PLACEHOLDER} \\ \\u \\u00 \\u00zz \\u1234 {} ",
+            "{partial} {} % %4 %zz {PLACEHOLDER} \\ \\u \\u00 \\u00zz \\u1234 & &; &# &#x; &#3000; &#43 &amp; {} ",
             escaped(partial, true),
             mixed(partial),
         );
         text += &text.repeat(50);
         text += partial;
-        for end in ["", "%", "%4", "%g", "\\", "\\u002"] {
+        for end in ["", "%", "%4", "%g", "\\", "\\u002", "&", "&#4", "&#43"] {
             let text = format!("{text}{end}");
             for part in [1, 2, 3, 7, 64, 100_000] {
                 let out = passed(&needles, text.as_bytes(), part);
