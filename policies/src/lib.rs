@@ -56,7 +56,7 @@ pub use git_config::{GIT_CONFIG_MAX, git_config_worktree, is_harmless_git_config
 pub use host::{Host, HostPathError};
 pub use limits::Limits;
 pub use package_config::{PACKAGE_CONFIG_MAX, is_harmless_package_config};
-pub use path_steps::{leads_into, path_steps};
+pub use path_steps::{are_outside, leads_into, path_steps};
 pub use policies_guard::Access;
 pub use policies_targets::{address, dotenv, http, network, ports, shell, web};
 pub use resolve::Policies;

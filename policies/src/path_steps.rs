@@ -1,7 +1,7 @@
 //! The names on the way of a path. Who can change one of them decides where the path leads.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -55,6 +55,13 @@ pub fn path_steps(path: &Path) -> Vec<PathBuf> {
 pub fn leads_into<P: AsRef<Path>>(path: &Path, directories: &[P]) -> bool {
     let is_inside = |step: &PathBuf| directories.iter().any(|one| step.starts_with(one));
     path.is_absolute() && path_steps(path).iter().any(is_inside)
+}
+
+/// Whether each path of a list as `PATH` has it is absolute, exists and leads into none of these directories: what nobody who writes there
+/// chooses.
+pub fn are_outside<P: AsRef<Path>>(list: &OsStr, directories: &[P]) -> bool {
+    std::env::split_paths(list)
+        .all(|path| path.is_absolute() && path.exists() && !leads_into(&path, directories))
 }
 
 #[cfg(test)]

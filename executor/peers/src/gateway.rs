@@ -39,10 +39,7 @@ pub const VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// The environment of a gateway. A path that leads to one of `roots`, or past a link there, is left out: a command could choose what it
 /// leads to.
 pub fn environment(variables: &Variables, roots: &[&Path]) -> Vec<CString> {
-    let leads_into =
-        |path: &Path| !path.is_absolute() || !path.exists() || policies::leads_into(path, roots);
-    let is_outside =
-        |value: &&OsString| !std::env::split_paths(value).any(|path| leads_into(&path));
+    let is_outside = |value: &&OsString| policies::are_outside(value, roots);
     let named = VARIABLES.iter().filter_map(|name| {
         let value = variables.get(OsStr::new(name)).filter(is_outside)?;
         CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok()

@@ -2,7 +2,7 @@
 
 use crate::policy_files::PolicyFiles;
 use crate::secrets;
-use crate::start::{start_company, start_gateway};
+use crate::start::{CERTIFICATES, start_company, start_gateway};
 use crate::stdio::print;
 use orchestrator_confine::Files;
 use policies::PolicyError;
@@ -55,7 +55,7 @@ pub(crate) fn begin(
     let Some(begin) = begin else { return };
     let begun = way.company(files).and_then(|company| {
         let is_company = company.is_some();
-        let started = start_gateway(files, company.as_ref());
+        let started = start_gateway(files, company.as_ref(), &way.certificates());
         let begun = started
             .and_then(|control| begin(control, webs(), is_company, tickets?, secrets::keys()));
         begun.map_err(OwnNetworkError::Gateway)
@@ -66,6 +66,23 @@ pub(crate) fn begin(
 }
 
 impl NetworkPolicy<'_> {
+    /// The variables that name certificates of hosts, but for those that lead into the project: a command could choose what hosts prove
+    /// themselves by.
+    fn certificates(&self) -> Vec<&'static str> {
+        let is_used = |name: &&str| {
+            let value = std::env::var_os(name);
+            let is_outside =
+                value.is_none_or(|value| policies::are_outside(&value, self.project.as_slice()));
+            if !is_outside {
+                print::problem(&format!(
+                    "{name} is not used: it leads into the project, or has no absolute path of what exists"
+                ));
+            }
+            is_outside
+        };
+        CERTIFICATES.into_iter().filter(is_used).collect()
+    }
+
     /// The gateway's end of the socket over which it is told of the policy's `[gateway]`, if there is one.
     pub(crate) fn company(&self, files: &Files) -> Result<Option<UnixStream>, OwnNetworkError> {
         if !self.policy.has_company()? {

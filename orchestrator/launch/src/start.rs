@@ -39,8 +39,8 @@ const GATEWAY_STARTER: &str = "gateway-starter";
 const GATEWAY: &str = "lazaret-gateway";
 /// Variables of our environment that gateways have: how names are resolved. None of it is a secret.
 const RESOLVING: [&str; 3] = ["LOCALDOMAIN", "RES_OPTIONS", "HOSTALIASES"];
-/// Those that our own gateway has too: where certificates are.
-const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+/// Those that our own gateway may have too: where certificates are.
+pub(crate) const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// How long an agent may take to end on request, in milliseconds.
 const AGENT_ENDING_MS: u16 = 2000;
 /// Maximum bytes of an answer of a [`FileReader`], and how long it may take.
@@ -158,15 +158,19 @@ fn start_executor(
 }
 
 /// Starts the installed gateway, which makes our connections. Returns our end of its standard input; it ends when that closes. Its
-/// standard output is the socket of `company`, over which it is told of a company's network.
+/// standard output is the socket of `company`, over which it is told of a company's network. It has the variables `certificates`.
 ///
 /// # Errors
 /// If it is not installed, or cannot be started.
-pub(crate) fn start_gateway(_: &Files, company: Option<&UnixStream>) -> io::Result<UnixStream> {
+pub(crate) fn start_gateway(
+    _: &Files,
+    company: Option<&UnixStream>,
+    certificates: &[&str],
+) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     let started = spawn_gateway(|command| {
         command.arg("client").process_group(0);
-        pass_variables(command, &CERTIFICATES);
+        pass_variables(command, certificates);
         let output = company.map(UnixStream::try_clone).transpose()?;
         let output = output.map_or_else(Stdio::null, |socket| OwnedFd::from(socket).into());
         command.stdin(OwnedFd::from(theirs.try_clone()?));

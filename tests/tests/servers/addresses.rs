@@ -1,12 +1,14 @@
 //! Servers with an address: spoken to as their protocols have it, held to bounds, and sent nowhere by what they say.
 
-use super::scene::{answer_of, call, mcp, names, session, world};
+use super::scene::{answer_of, call, mcp, names, servers, session, world};
 use lazaret_tests::connect_proxy::ConnectProxy;
 use lazaret_tests::process;
 use lazaret_tests::remote_server::{RemoteServer, answered, log_in, settings};
 use lazaret_tests::tls_host::TlsHost;
-use lazaret_tests::{LIMIT, Place, World, once_test, place_test};
+use lazaret_tests::{LIMIT, Place, World, once_test, place_test, run};
 use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::symlink;
 
 /// A world whose only server is one in this mode.
 fn with(mode: &str) -> (World, RemoteServer) {
@@ -296,6 +298,28 @@ fn a_server_is_reached_through_the_policys_proxy() {
         refused.text()
     );
     assert_eq!(remote.requests().len(), asked);
+}
+
+once_test!(certificates_of_the_project_prove_no_server);
+fn certificates_of_the_project_prove_no_server() {
+    let (world, remote) = with("friendly");
+    let front = format!("PORT = {}\n{FRONT}", remote.port);
+    let front = TlsHost::start(&world, &["localhost"], &front);
+    let url = format!("https://localhost:{}/mcp", front.port);
+    settings(&world, json!({ "there": { "type": "http", "url": url } }));
+    let own = world.project.join("ca.pem");
+    fs::copy(front.authority(), &own).unwrap();
+    let link = world.base().join("link.pem");
+    symlink(&own, &link).unwrap();
+    for (certificates, is_believed) in [(front.authority(), true), (own, false), (link, false)] {
+        let mut command = servers(&world);
+        command.env("SSL_CERT_FILE", certificates);
+        let status = run(command.arg("status"), LIMIT);
+        let (text, errors) = (status.text(), status.errors());
+        assert_eq!(text.contains("there: 6 tools"), is_believed, "{text}");
+        let is_said = errors.contains("SSL_CERT_FILE is not used");
+        assert_eq!(is_said, !is_believed, "{errors}");
+    }
 }
 
 once_test!(a_scope_without_a_network_reaches_none);
