@@ -46,8 +46,8 @@ impl Operations {
         }
     }
 
-    /// Of S3: the keys of the query, `acl` where headers give others rights, and `form` for a `POST` that is none of S3's, or looks like
-    /// none: where keys are made at the same place (Ceph, MinIO), it may be a request for one.
+    /// Of S3: the keys of the query, `acl` where headers give others rights, and `form` for a `POST` that is none of S3's, and for what looks
+    /// like none: where keys are made at the same place (Ceph, MinIO), it may be a request for one.
     fn of_objects(head: &Parts, body: &[u8]) -> Self {
         let query = head.uri.query().unwrap_or_default().as_bytes();
         let mut names: Vec<String> = pairs(query).map(|(name, _)| name).collect();
@@ -69,7 +69,9 @@ impl Operations {
         let mut types = types.map(|value| value.as_bytes().to_ascii_lowercase());
         let is_form = types.any(|media| memchr::memmem::find(&media, b"form").is_some())
             || pairs(body).any(|(name, _)| name.eq_ignore_ascii_case(ACTION));
-        if head.method == Method::POST && (is_form || !names.iter().any(is_posts)) {
+        let mut headers = head.headers.keys();
+        let has_target = headers.any(|name| header_name(name.as_str()) == TARGET);
+        if has_target || head.method == Method::POST && (is_form || !names.iter().any(is_posts)) {
             names.push("form".into());
         }
         Self {
@@ -136,14 +138,15 @@ fn is_of_aws(host: &str) -> bool {
 /// Of Smithy's protocols, whose paths are `/service/NAME/operation/NAME`.
 fn of_path(path: &str) -> Vec<String> {
     let path = percent::decoded(path.as_bytes());
-    let path = String::from_utf8_lossy(&path).to_ascii_lowercase();
+    let path = String::from_utf8_lossy(&path);
+    let lower = path.to_ascii_lowercase();
     // Some servers pass over what stands behind the name.
-    let parts = path.split("/operation/").skip(1);
-    let name = |part: &str| {
-        let name = part.split(|c: char| !c.is_ascii_alphanumeric()).next();
+    let name = |(at, before): (usize, &str)| {
+        let rest = &path[at + before.len()..];
+        let name = rest.split(|c: char| !c.is_ascii_alphanumeric()).next();
         name.unwrap_or_default().to_owned()
     };
-    parts.map(name).collect()
+    lower.match_indices("/operation/").map(name).collect()
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -222,10 +225,10 @@ mod tests {
                 "{\"a\": \"&Action=x\"}",
                 Some("GetItem"),
             ),
-            ("/service/S/operation/Put", vec![], "", Some("put")),
-            ("/service/S/operation/Put/", vec![], "", Some("put")),
-            ("/service/S/operation/Put;x/y%20", vec![], "", Some("put")),
-            ("/service/S/operation/Put%20", vec![], "", Some("put")),
+            ("/service/S/operation/Put", vec![], "", Some("Put")),
+            ("/service/S/operation/Put/", vec![], "", Some("Put")),
+            ("/service/S/operation/Put;x/y%20", vec![], "", Some("Put")),
+            ("/service/S/operation/Put%20", vec![], "", Some("Put")),
             // Named twice, or in a place that only some servers read.
             ("/", vec![target, form], "&Action=x", None),
             ("/", vec![target, target, json], "", None),
@@ -312,6 +315,12 @@ mod tests {
             ("/?delete", &[], "<Delete/>", vec!["delete"]),
             ("/b/k?uploadId=1", &[], XML, vec!["uploadId"]),
             ("/?delete", &[form], "", vec!["delete", "form"]),
+            (
+                "/?delete",
+                &[("x-amz-target", "I.CreateUser")],
+                "",
+                vec!["delete", "form"],
+            ),
             (
                 "/?uploads",
                 &[],
