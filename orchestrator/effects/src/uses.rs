@@ -627,6 +627,29 @@ mod tests {
         }
     }
 
+    /// At Verdaccio the revision may be missing.
+    #[test]
+    fn packages_of_npm_are_not_taken_away_by_a_path() {
+        let (_, preset) = policies::credential_table::presets()
+            .find(|(name, _)| *name == "npm")
+            .unwrap();
+        let uses: Vec<CredentialUse> = preset.uses.iter().map(|one| one.request()).collect();
+        for (method, path, want) in [
+            ("PUT", "/victim", false),
+            ("PUT", "/@scope/victim", false),
+            ("PUT", "/@scope%2fvictim", false),
+            ("PUT", "/victim/-rev/1-0", true),
+            ("PUT", "/victim/-rev", true),
+            ("PUT", "/victim/%2drev", true),
+            ("PUT", "/victim/-rev/", true),
+            ("PUT", "/@scope/victim/-rev", true),
+            ("DELETE", "/@scope/victim/-rev/1-0", true),
+            ("DELETE", "/victim/-/victim-1.0.0.tgz", true),
+        ] {
+            assert_eq!(refused(&uses, method, path), want, "{method} {path}");
+        }
+    }
+
     /// Each write of GitHub's REST interface, as its description lists them, and older names that it still answers.
     #[test]
     fn writes_that_the_preset_of_github_does_not_list_are_refused() {
