@@ -282,10 +282,20 @@ fn is_among(name: &HeaderName, names: &[&str]) -> bool {
     names.contains(&&*name.as_str().replace('_', "-"))
 }
 
-/// A text without differences of case, as the most lenient servers compare: by capital letters too, as `ſ` has `S`.
+/// A text without differences of case and width, as the most lenient servers compare: by capital letters too, as `ſ` has `S`.
 fn folded(text: &str) -> String {
-    let upper = text.chars().flat_map(char::to_uppercase);
+    let upper = text.chars().map(narrow).flat_map(char::to_uppercase);
     upper.flat_map(char::to_lowercase).collect()
+}
+
+/// The ASCII character that is as wide as two in East Asian texts (Unicode, "Halfwidth and Fullwidth Forms").
+fn narrow(one: char) -> char {
+    let ascii = u32::from(one).checked_sub(0xfee0);
+    let is_wide = ('\u{ff01}'..='\u{ff5e}').contains(&one);
+    ascii
+        .filter(|_| is_wide)
+        .and_then(char::from_u32)
+        .unwrap_or(one)
 }
 
 /// Whether a server may take its method from this parameter of a query. PHP drops spaces before a name and what follows a zero byte, and reads
@@ -430,7 +440,26 @@ fn decoded(text: &str, times: usize) -> String {
         }
         bytes = next;
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    String::from_utf8_lossy(&shortest(&bytes)).into_owned()
+}
+
+/// ASCII in place of longer forms of it, which no UTF-8 has and some servers read.
+fn shortest(mut bytes: &[u8]) -> Vec<u8> {
+    let mut all = Vec::with_capacity(bytes.len());
+    loop {
+        let (one, rest) = match bytes {
+            [first @ (0xc0 | 0xc1), last @ 0x80..0xc0, rest @ ..] => {
+                ((first & 1) << 6 | last & 0x3f, rest)
+            }
+            [0xe0, high @ (0x80 | 0x81), last @ 0x80..0xc0, rest @ ..] => {
+                ((high & 1) << 6 | last & 0x3f, rest)
+            }
+            [one, rest @ ..] => (*one, rest),
+            [] => return all,
+        };
+        all.push(one);
+        bytes = rest;
+    }
 }
 
 /// Whether a path is as `pattern` says: `*` stands for one part, a final `/**` for any rest.
@@ -731,6 +760,11 @@ mod tests {
             ("GET", "/user/keys", Some(("x-http-method", "GET, post"))),
             ("POST", "/a", Some(("x-original-url", "/user/keys"))),
             ("POST", "/a", Some(("x-rewrite-url", "/user/keys?x"))),
+            // Longer forms of `/` and of letters.
+            ("POST", "/a/..%c0%afuser/keys", None),
+            ("POST", "/a/..%e0%80%afuser/keys", None),
+            ("POST", "/user/%c1%abeys", None),
+            ("POST", "/user/%ef%bd%8beys", None),
             // What `ſ` and the Kelvin sign are without case.
             ("POST", "/u%c5%bfer/keys", None),
             ("POST", "/user/%e2%84%aaeys", None),
