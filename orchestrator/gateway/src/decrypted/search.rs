@@ -21,8 +21,12 @@ use zeroize::Zeroizing;
 /// How many bytes one byte has at most when it is escaped: `\u002f`, `&#x2F;`.
 const ESCAPED: usize = 6;
 
-/// The longest end of a word that is held: a value of [`SEARCHED`] bytes, escaped, or in hex, percent-encoded.
+/// The longest end of a word that is held where no value is longer than [`SEARCHED`]: one of so many bytes, escaped, or in hex,
+/// percent-encoded.
 const HELD: usize = ESCAPED * SEARCHED;
+/// The same where one is longer: as much as its longest form has, so that nothing of it passes before its end is found, and no more than
+/// this, which each stream may need.
+const HELD_MAX: usize = 64 << 10;
 /// Bytes that end a message without ending a line. No encoded form of a value has one.
 const CLOSING: &[u8] = b"\"}])>,";
 
@@ -37,8 +41,10 @@ pub(super) struct Needles {
     /// The whole values, each with the placeholder that stands for it.
     values: Vec<(Rc<Value>, String)>,
     longest: usize,
-    /// Whether a value has a byte of [`CLOSING`], so that these end no word.
-    closing_is_word: bool,
+    /// How many bytes of a stream's end are kept, and held at most.
+    window: usize,
+    /// Whether a value has a byte that ends words, such as a space. Then only lines end: which byte it is would tell something of the value.
+    only_lines_end: bool,
 }
 
 impl Needles {
@@ -53,10 +59,9 @@ impl Needles {
                 }
             }
         }
-        let closing_is_word = values
-            .iter()
-            .flat_map(|(value, _)| value.secrets())
-            .any(|bytes| bytes.iter().any(|byte| CLOSING.contains(byte)));
+        let secrets = || values.iter().flat_map(|(value, _)| value.secrets());
+        let only_lines_end = secrets().any(|bytes| !bytes.iter().all(is_of_word));
+        let most = secrets().map(|bytes| bytes.len()).max().unwrap_or(0);
         let lengths = || forms.iter().chain(&hex).map(|form| form.len());
         let finders = |forms: &[Zeroizing<Vec<u8>>]| {
             let finder = |form: &Zeroizing<Vec<u8>>| Finder::new(&**form).into_owned();
@@ -67,7 +72,8 @@ impl Needles {
             least_hex: hex.iter().map(|form| form.len()).min().unwrap_or(0),
             forms: finders(&forms),
             hex: finders(&hex),
-            closing_is_word,
+            window: (ESCAPED * most).clamp(HELD, HELD_MAX),
+            only_lines_end,
             values,
         }
     }
@@ -116,12 +122,16 @@ impl Needles {
 
     /// How many bytes of a word `bytes` end with. It depends on them alone.
     fn last_word(&self, bytes: &[u8]) -> usize {
-        let is_word = |byte: &&u8| {
-            byte.is_ascii_graphic() && (self.closing_is_word || !CLOSING.contains(byte))
+        let is_word = |byte: &&u8| match self.only_lines_end {
+            true => !b"\r\n".contains(byte),
+            false => is_of_word(byte),
         };
         match self.forms.is_empty() {
             true => 0,
-            false => bytes.iter().rev().take(HELD).take_while(is_word).count(),
+            false => {
+                let end = bytes.iter().rev().take(self.window);
+                end.take_while(is_word).count()
+            }
         }
     }
 
@@ -178,6 +188,10 @@ impl Needles {
     }
 }
 
+fn is_of_word(byte: &u8) -> bool {
+    byte.is_ascii_graphic() && !CLOSING.contains(byte)
+}
+
 fn in_hex(value: &[u8]) -> Zeroizing<Vec<u8>> {
     let digits =
         |byte: &u8| [byte >> 4, byte & 15].map(|nibble| b"0123456789abcdef"[usize::from(nibble)]);
@@ -185,7 +199,10 @@ fn in_hex(value: &[u8]) -> Zeroizing<Vec<u8>> {
 }
 
 fn forms_of(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
-    let mut forms = vec![Zeroizing::new(value.to_vec())];
+    let plain = Zeroizing::new(value.to_vec());
+    // As forms write it; the same without a space.
+    let of_form = |byte: &u8| if *byte == b' ' { b'+' } else { *byte };
+    let mut forms = vec![plain, Zeroizing::new(value.iter().map(of_form).collect())];
     for before in 0..3 {
         let padded = Zeroizing::new([&[0; 2][..before], value].concat());
         // Digits that depend on the bytes around the value are left out.
@@ -206,7 +223,7 @@ struct Escapes {
     read: fn(&[u8]) -> Option<(usize, u8)>,
 }
 
-const ESCAPES: [Escapes; 3] = [
+const ESCAPES: [Escapes; 4] = [
     Escapes {
         mark: b'%',
         read: |bytes| Some((3, percent::escape(bytes)?)),
@@ -214,6 +231,11 @@ const ESCAPES: [Escapes; 3] = [
     Escapes {
         mark: b'\\',
         read: json_escape,
+    },
+    // Behind a backslash that is none of the text's: two of them are no escape.
+    Escapes {
+        mark: b'\\',
+        read: |bytes| json_escape(bytes).filter(|(_, byte)| *byte != b'\\'),
     },
     Escapes {
         mark: b'&',
@@ -225,6 +247,7 @@ const ESCAPES: [Escapes; 3] = [
 fn json_escape(bytes: &[u8]) -> Option<(usize, u8)> {
     match bytes {
         [b'\\', byte @ (b'/' | b'"' | b'\\'), ..] => Some((2, *byte)),
+        [b'\\', b't', ..] => Some((2, b'\t')),
         [b'\\', b'u', b'0', b'0', digits @ ..] => {
             let [high, low] = *digits.first_chunk()?;
             Some((ESCAPED, percent::escape(&[b'%', high, low])?))
@@ -304,17 +327,17 @@ impl StreamSearch {
     pub(super) fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, ValueFound> {
         if needles.forms.is_empty() && self.held == 0 {
             // The rest of a value may come when it is known.
-            self.retain(&next);
+            self.retain(&next, HELD);
             return Ok(next);
         }
-        let before = self.tail.len();
-        self.tail.extend_from_slice(&next[..next.len().min(HELD)]);
+        let (before, window) = (self.tail.len(), needles.window);
+        self.tail.extend_from_slice(&next[..next.len().min(window)]);
         if needles.are_in(&self.tail) || needles.are_in(&next) {
             return Err(ValueFound);
         }
         self.tail.truncate(before);
         let held = self.release();
-        self.retain(&next);
+        self.retain(&next, window);
         let mut passed = match held.is_empty() {
             true => next,
             false => [held, next].concat().into(),
@@ -325,10 +348,10 @@ impl StreamSearch {
     }
 
     /// Keeps the end of the stream.
-    fn retain(&mut self, next: &[u8]) {
-        let kept = next.len().min(HELD);
+    fn retain(&mut self, next: &[u8], window: usize) {
+        let kept = next.len().min(window);
         self.tail.extend_from_slice(&next[next.len() - kept..]);
-        self.tail.drain(..self.tail.len().saturating_sub(HELD));
+        self.tail.drain(..self.tail.len().saturating_sub(window));
     }
 
     /// The bytes that are held, for a program that has waited for more, or at the end of the stream. The search goes on behind them.
@@ -544,15 +567,43 @@ mod tests {
     }
 
     #[test]
-    fn value_with_a_closing_byte_is_held_as_a_whole() {
-        let value = "p4ss;w0rd)of}many";
-        let needles = needles(value);
-        let out = passed(&needles, format!("a {value} b").as_bytes(), 1);
-        assert_eq!(out, Err(b"a ".to_vec()));
+    fn value_with_a_byte_that_ends_words_is_held_as_a_whole() {
+        for value in [
+            "p4ss,w0rd)of}many",
+            "correct horse battery",
+            "p\u{e4}ssw\u{f6}rter",
+        ] {
+            let needles = needles(value);
+            for part in [1, 2, 5, 9] {
+                let out = passed(&needles, format!("a\nb {value} c").as_bytes(), part);
+                assert_eq!(out, Err(b"a\n".to_vec()), "{value} {part}");
+            }
+        }
     }
 
     #[test]
-    fn a_long_value_is_found_by_its_end_and_little_is_held() {
+    fn a_space_a_tab_and_a_backslash_before_hide_nothing() {
+        let value = "pass word,\tx/9";
+        let needles = needles(value);
+        let json: String = value
+            .chars()
+            .map(|c| format!("\\u{:04x}", c as u32))
+            .collect();
+        for text in [
+            "pass+word%2C%09x%2F9",
+            "pass%20word,%09x/9",
+            "pass word,\\tx\\/9",
+            &json,
+            &format!("\\{json}"),
+            &format!("\\\\\\{json}"),
+        ] {
+            assert!(needles.are_in(text.as_bytes()), "{text}");
+        }
+        assert!(!needles.are_in(b"pass+word%2C%09x"), "the control");
+    }
+
+    #[test]
+    fn a_long_value_is_found_by_its_end_and_held_as_a_whole() {
         let mut state = 1u32;
         let value: String = (0..4000)
             .map(|_| {
@@ -561,15 +612,23 @@ mod tests {
             })
             .collect();
         let needles = needles(&value);
-        for encoded in [value.clone(), hex(&value, false), escaped(&value, true)] {
-            let text = format!("x{encoded}y");
-            assert!(passed(&needles, text.as_bytes(), 100).is_err());
+        let mut encoded = vec![value.clone(), hex(&value, false), escaped(&value, true)];
+        encoded.push(STANDARD_NO_PAD.encode(&value));
+        for encoded in encoded {
+            for part in [100, 7919] {
+                let text = format!("x {encoded}y");
+                let out = passed(&needles, text.as_bytes(), part).unwrap_err();
+                assert!(b"x ".starts_with(&out), "{part}");
+            }
         }
         let mut search = StreamSearch::default();
-        for part in escaped(&value[..3999], true).as_bytes().chunks(50) {
+        let long = escaped(&value[..3999], true).repeat(9);
+        for part in long.as_bytes().chunks(5000) {
             search.pass(&needles, Bytes::copy_from_slice(part)).unwrap();
-            assert!(search.held() <= HELD && search.tail.len() <= HELD);
+            assert!(search.held() <= 6 * 4000 && search.tail.len() <= 6 * 4000);
         }
+        let most = self::needles(&value.repeat(4)).window;
+        assert_eq!(most, HELD_MAX);
     }
 
     #[test]
