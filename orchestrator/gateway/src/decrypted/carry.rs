@@ -138,8 +138,7 @@ impl HostConnection {
             );
         }
         if !self.host.rules.is_empty() {
-            let dialer = self.dialer(Scheme::Http);
-            let upstream = Upstream::open(dialer, &[Protocol::Http1]).await;
+            let upstream = self.upstream(Scheme::Http, &[Protocol::Http1]).await;
             return self.serve(program, (Scheme::Http, false), upstream).await;
         }
         let host = (self.connect)().await.map_err(|why| self.no_host(why))?;
@@ -162,7 +161,7 @@ impl HostConnection {
         // The host first, so that the program gets the protocol that the host speaks. One that names none shows it by its first bytes.
         let mut upstream = None;
         if let Some(offered) = &offered {
-            upstream = Some(Upstream::open(self.dialer(Scheme::Https), offered).await);
+            upstream = Some(self.upstream(Scheme::Https, offered).await);
         }
         let chosen = match (&offered, &upstream) {
             (Some(offered), Some(upstream)) => Some(choice(offered, upstream)),
@@ -185,11 +184,10 @@ impl HostConnection {
         let (stream, is_http2) = timeout(begin, handshake)
             .await
             .map_err(|_| CarryError::Handshake(io::ErrorKind::TimedOut.into()))??;
-        let dialer = || self.dialer(Scheme::Https);
         let upstream = match upstream {
             Some(upstream) => upstream,
-            None if is_http2 => Upstream::open(dialer(), &[Protocol::Http2]).await,
-            None => Upstream::open(dialer(), &[Protocol::Http1]).await,
+            None if is_http2 => self.upstream(Scheme::Https, &[Protocol::Http2]).await,
+            None => self.upstream(Scheme::Https, &[Protocol::Http1]).await,
         };
         self.serve(stream, (Scheme::Https, is_http2), upstream)
             .await
@@ -204,6 +202,17 @@ impl HostConnection {
             }),
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Opens the connection to the host for a program that speaks these protocols.
+    async fn upstream(&self, scheme: Scheme, spoken: &[Protocol]) -> Upstream {
+        // Where values are sent, HTTP/2 keeps requests apart on one connection. Elsewhere most have no need of it, and HTTP/1.1 is faster.
+        let is_parallel = spoken.contains(&Protocol::Http2);
+        let wanted: &[Protocol] = match is_parallel || !self.host.credentials.is_empty() {
+            true => &[Protocol::Http2, Protocol::Http1],
+            false => &[Protocol::Http1],
+        };
+        Upstream::open(self.dialer(scheme), wanted, is_parallel).await
     }
 
     fn dialer(&self, scheme: Scheme) -> Dialer {

@@ -196,14 +196,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> HostIo for S {}
 type HostStream = Box<dyn HostIo>;
 
 impl Dialer {
-    /// Opens a connection by one of `protocols`.
+    /// Opens a connection by one of `protocols`. Where the host speaks none of them, by the other one.
     async fn open(&self, protocols: &[Protocol]) -> Result<(HostStream, Protocol), DialFault> {
         let Some(tls) = &self.tls else {
             let tcp = (self.connect)().await?;
             let stream = WatchedStream::new(tcp, self.activity.clone());
             return Ok((Box::new(stream), Protocol::Http1));
         };
-        Ok(self.handshake(tls, protocols).await??)
+        match self.handshake(tls, protocols).await? {
+            Ok(opened) => Ok(opened),
+            Err(error) if is_protocol(&error) && protocols == [Protocol::Http1] => self
+                .handshake(tls, &[Protocol::Http2])
+                .await?
+                .map_err(DialFault::from),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn handshake(
@@ -258,6 +265,14 @@ fn alert_in(error: &hyper::Error) -> bool {
         cause = error.source();
     }
     false
+}
+
+fn is_protocol(error: &io::Error) -> bool {
+    let alert = rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol);
+    error
+        .get_ref()
+        .and_then(|error| error.downcast_ref::<rustls::Error>())
+        == Some(&alert)
 }
 
 /// The body of a request to the host.
@@ -374,11 +389,11 @@ enum UpstreamKind {
 }
 
 impl Upstream {
-    /// Opens the first connection, by HTTP/2 if the host has it: there requests are kept apart, and need no connections of their own.
-    /// `wanted` are the protocols that the program speaks; by HTTP/1.1 it sends one request at a time.
-    pub(super) async fn open(dialer: Dialer, wanted: &[Protocol]) -> Self {
+    /// Opens the first connection, by one of the protocols `wanted` if the host speaks one. `is_parallel` says that the program may send
+    /// several requests at a time.
+    pub(super) async fn open(dialer: Dialer, wanted: &[Protocol], is_parallel: bool) -> Self {
         let ended = Rc::new(Notify::new());
-        let kind = match Self::first(&dialer, wanted, &ended).await {
+        let kind = match Self::first(&dialer, wanted, is_parallel, &ended).await {
             Ok(kind) => kind,
             Err(why) => UpstreamKind::Unreachable(why),
         };
@@ -393,16 +408,17 @@ impl Upstream {
     async fn first(
         dialer: &Dialer,
         wanted: &[Protocol],
+        is_parallel: bool,
         ended: &Rc<Notify>,
     ) -> Result<UpstreamKind, DialFault> {
-        match dialer.open(&[Protocol::Http2, Protocol::Http1]).await? {
+        match dialer.open(wanted).await? {
             (stream, Protocol::Http2) => {
                 let send = http2_over(dialer, stream, ended.clone()).await?;
                 Ok(UpstreamKind::Http2(send))
             }
             (stream, Protocol::Http1) => {
                 // Two programs' requests at a time need two connections; those may end while the program's goes on.
-                let (places, ended) = if wanted.contains(&Protocol::Http2) {
+                let (places, ended) = if is_parallel {
                     (PARALLEL, None)
                 } else {
                     (1, Some(ended.clone()))

@@ -67,7 +67,7 @@ fn a_program_gets_the_protocol_that_the_host_speaks() {
 
 /// Requests with a value, which by HTTP/1.1 have a connection each.
 #[test]
-fn a_host_of_http2_is_spoken_to_by_it_for_programs_that_do_not() {
+fn a_host_of_a_credential_is_spoken_to_by_http2_if_it_has_that() {
     local(async {
         for (protocols, connections) in [(vec![HTTP2, HTTP1], 1), (vec![HTTP1], 3)] {
             let world = World::new(Setup {

@@ -375,6 +375,8 @@ impl World {
     pub(crate) async fn http1(&self, text: &str) -> String {
         let mut stream = self.tls(&[HTTP1]).await;
         stream.write_all(text.as_bytes()).await.unwrap();
+        // Reading does not write what TLS still holds. Whoever has answered may read no more.
+        let _ = stream.flush().await;
         let mut answer = Vec::new();
         // A connection that is cut ends without the words of TLS.
         let _ = stream.read_to_end(&mut answer).await;
