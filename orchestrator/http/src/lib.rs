@@ -7,6 +7,7 @@ mod gateway;
 pub mod key;
 pub mod percent;
 mod named;
+pub mod written;
 
 pub use client::{HostClient, HostRequest, HttpFailure, Response, user_agent};
 pub use gateway::{ClientGateway, ClientGatewayError, begin};

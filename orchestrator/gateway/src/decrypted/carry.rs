@@ -207,12 +207,12 @@ impl HostConnection {
     /// Opens the connection to the host for a program that speaks these protocols.
     async fn upstream(&self, scheme: Scheme, spoken: &[Protocol]) -> Upstream {
         // Where values are sent, HTTP/2 keeps requests apart on one connection. Elsewhere most have no need of it, and HTTP/1.1 is faster.
-        let is_parallel = spoken.contains(&Protocol::Http2);
-        let wanted: &[Protocol] = match is_parallel || !self.host.credentials.is_empty() {
-            true => &[Protocol::Http2, Protocol::Http1],
-            false => &[Protocol::Http1],
-        };
-        Upstream::open(self.dialer(scheme), wanted, is_parallel).await
+        let wanted: &[Protocol] =
+            match spoken.contains(&Protocol::Http2) || !self.host.credentials.is_empty() {
+                true => &[Protocol::Http2, Protocol::Http1],
+                false => &[Protocol::Http1],
+            };
+        Upstream::open(self.dialer(scheme), wanted, spoken).await
     }
 
     fn dialer(&self, scheme: Scheme) -> Dialer {

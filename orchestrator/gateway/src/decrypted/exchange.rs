@@ -11,7 +11,7 @@ use super::streams::Activity;
 use super::tasks::Tasks;
 use super::upstream::{DialFault, Protocol, RequestBody, SendError, Sharing, Upstream};
 use super::values::Value;
-use super::websocket::{self, Accept};
+use super::websocket::{self, KeyAnswer};
 use broker_protocol::CallId;
 use broker_protocol::gateway::{Attach, CredentialVerdict, RequestRule};
 use http_body_util::{BodyExt, Limited};
@@ -24,6 +24,7 @@ use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use orchestrator_effects::RequestedUse;
+use orchestrator_http::written::is_encoded;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -54,7 +55,7 @@ pub(super) struct Exchange {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProtocolSwitch {
     None,
-    WebSocket(Accept),
+    WebSocket(KeyAnswer),
 }
 
 /// The rules that ask about a request, with their numbers.
@@ -231,7 +232,7 @@ impl Exchange {
         if head.version != Version::HTTP_11 {
             return Ok(ProtocolSwitch::None);
         }
-        let accept = Accept::of(head).ok_or(RequestRefusal::Malformed(
+        let accept = KeyAnswer::of(head).ok_or(RequestRefusal::Malformed(
             "a WebSocket that is no GET with one Sec-WebSocket-Key",
         ))?;
         Ok(ProtocolSwitch::WebSocket(accept))
@@ -441,7 +442,7 @@ impl Exchange {
         let (mut head, body) = response.into_parts();
         if let Some(credential) = credential
             && !body.is_end_stream()
-            && head::is_encoded(&head.headers)
+            && is_encoded(&head.headers)
         {
             self.host
                 .count(credential, method.as_str(), CredentialVerdict::Refused);
@@ -493,7 +494,7 @@ impl Exchange {
         }
         // None was asked for, and compressed frames could not be searched.
         let headers = response.headers();
-        if headers.contains_key("sec-websocket-extensions") || head::is_encoded(headers) {
+        if headers.contains_key("sec-websocket-extensions") || is_encoded(headers) {
             return Err(RequestRefusal::Unanswered {
                 place: self.host.place(),
                 why: "it has chosen an encoding or extensions of WebSocket, and was asked for none"

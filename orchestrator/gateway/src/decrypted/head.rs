@@ -69,23 +69,11 @@ const FOR_ENCODED: [&str; 5] = [
     "accept-charset",
 ];
 /// Headers that say how the messages of a body of such a type are compressed. Servers answer in the same way, so no other request has
-/// them. One that has such a body keeps them, or it could not be read: then [`is_encoded`] decides about the answer.
+/// them. One that has such a body keeps them, or it could not be read: then [`orchestrator_http::written::is_encoded`] decides about the answer.
 const ENCODED_BODIES: [(&str, &str); 2] = [
     ("grpc-encoding", "application/grpc"),
     ("connect-content-encoding", "application/connect"),
 ];
-/// Headers of answers by which these are no plain text, and the values by which they are.
-const ENCODED: [(&str, &[&str]); 5] = [
-    ("content-encoding", &["", "identity"]),
-    ("transfer-encoding", &["chunked", "identity"]),
-    ("grpc-encoding", &["", "identity"]),
-    ("connect-content-encoding", &["", "identity"]),
-    ("im", &["", "identity"]),
-];
-/// Charsets that have the characters of values as ASCII has them, and the beginnings of such names.
-const CHARSETS: [&str; 5] = ["", "utf-8", "utf8", "us-ascii", "ascii"];
-const CHARSET_FAMILIES: [&str; 2] = ["iso-8859-", "windows-125"];
-
 /// Takes out of trailers what no trailer may say.
 pub(crate) fn strip_trailers(trailers: &mut HeaderMap) {
     for names in [&OF_CONNECTION[..], &NOT_IN_TRAILERS, &FOR_ENCODED] {
@@ -132,29 +120,6 @@ pub(super) fn ask_for_plain(headers: &mut HeaderMap) {
             remove_alike(headers, &[name]);
         }
     }
-}
-
-/// Whether an answer is no plain text, although [`ask_for_plain`] was sent.
-pub(super) fn is_encoded(headers: &HeaderMap) -> bool {
-    let has_other = |(name, plain): &(&str, &[&str])| {
-        let is_plain = |value: &HeaderValue| {
-            let value = value.as_bytes().trim_ascii();
-            let mut plain = plain.iter();
-            plain.any(|plain| value.eq_ignore_ascii_case(plain.as_bytes()))
-        };
-        !headers.get_all(*name).iter().all(is_plain)
-    };
-    let has_other_charset = |value: &HeaderValue| {
-        let value = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
-        let parameters = value.split(';').filter_map(|one| one.split_once('='));
-        let mut charsets = parameters.filter(|(name, _)| name.trim() == "charset");
-        charsets.any(|(_, charset)| {
-            let charset = charset.trim().trim_matches(['"', '\'']);
-            let mut families = CHARSET_FAMILIES.iter();
-            !CHARSETS.contains(&charset) && !families.any(|family| charset.starts_with(family))
-        })
-    };
-    ENCODED.iter().any(has_other) || headers.get_all(CONTENT_TYPE).iter().any(has_other_charset)
 }
 
 /// Checks that a request is for `host` and `port` and means one thing.

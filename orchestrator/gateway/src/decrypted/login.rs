@@ -3,7 +3,6 @@
 
 use super::answer::DecryptedAnswer;
 use super::exchange::{Exchange, ProtocolSwitch};
-use super::head;
 use super::held_body::HeldBody;
 use super::refusal::RequestRefusal;
 use super::upstream::RequestBody;
@@ -14,6 +13,7 @@ use hyper::Response;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::CONTENT_LENGTH;
 use hyper::http::request::Parts;
+use orchestrator_http::written::is_encoded;
 use orchestrator_logins::{
     CapturedAnswer, LOGIN_BODY, LoginFault, TokenKey, TokenRole, capture, passed_headers,
     read_request,
@@ -121,7 +121,7 @@ impl Exchange {
             status: status.as_u16(),
             why,
         };
-        if head::is_encoded(&head.headers) {
+        if is_encoded(&head.headers) {
             return Err(refused(LoginFault::Encoded));
         }
         let body = whole(body, self.session.times.begin)

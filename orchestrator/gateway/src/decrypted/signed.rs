@@ -3,7 +3,6 @@
 
 use super::attach::Attachment;
 use super::exchange::Exchange;
-use super::head;
 use super::held_body::BodyBeginning;
 use super::questions::Counted;
 use super::refusal::RequestRefusal;
@@ -13,6 +12,7 @@ use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use orchestrator_aws::{self as aws, CopySource, Operations, SIGNED_BODY, SignFault, SigningScope};
 use orchestrator_effects::RequestedUse;
+use orchestrator_http::written::is_encoded;
 
 /// A body on its way, and its bytes among those that are held.
 type Gathered<'q> = (RequestBody, Vec<Counted<'q>>);
@@ -63,7 +63,7 @@ impl Exchange {
             attachment.state(stated.unwrap_or_default());
             return Ok((body, vec![]));
         }
-        if is_told_by_bodies(spec, &scope) && head::is_encoded(&head.headers) {
+        if is_told_by_bodies(spec, &scope) && is_encoded(&head.headers) {
             return Err(unsigned(SignFault::Encoded));
         }
         let whole = self.read_whole(body).await.map_err(|error| match error {

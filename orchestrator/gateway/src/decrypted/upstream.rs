@@ -389,11 +389,11 @@ enum UpstreamKind {
 }
 
 impl Upstream {
-    /// Opens the first connection, by one of the protocols `wanted` if the host speaks one. `is_parallel` says that the program may send
-    /// several requests at a time.
-    pub(super) async fn open(dialer: Dialer, wanted: &[Protocol], is_parallel: bool) -> Self {
+    /// Opens the first connection, by one of the protocols `wanted` if the host speaks one. `spoken` are the program's, of which one is for
+    /// one request at a time.
+    pub(super) async fn open(dialer: Dialer, wanted: &[Protocol], spoken: &[Protocol]) -> Self {
         let ended = Rc::new(Notify::new());
-        let kind = match Self::first(&dialer, wanted, is_parallel, &ended).await {
+        let kind = match Self::first(&dialer, (wanted, spoken), &ended).await {
             Ok(kind) => kind,
             Err(why) => UpstreamKind::Unreachable(why),
         };
@@ -407,8 +407,7 @@ impl Upstream {
 
     async fn first(
         dialer: &Dialer,
-        wanted: &[Protocol],
-        is_parallel: bool,
+        (wanted, spoken): (&[Protocol], &[Protocol]),
         ended: &Rc<Notify>,
     ) -> Result<UpstreamKind, DialFault> {
         match dialer.open(wanted).await? {
@@ -418,7 +417,7 @@ impl Upstream {
             }
             (stream, Protocol::Http1) => {
                 // Two programs' requests at a time need two connections; those may end while the program's goes on.
-                let (places, ended) = if is_parallel {
+                let (places, ended) = if spoken.contains(&Protocol::Http2) {
                     (PARALLEL, None)
                 } else {
                     (1, Some(ended.clone()))

@@ -15,15 +15,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 use tokio::time::timeout;
 
 const READ: usize = 16 * 1024;
-/// What is hashed after the key (RFC 6455, section 1.3).
+/// Hashed after the key (RFC 6455, section 1.3).
 const ACCEPTING: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// The answer of a server that knows what a WebSocket is: one that only repeats the words of a request gets no connection past the rules.
+/// The answer to a key, of a server that knows WebSockets: one that only repeats the words of a request gets no connection past the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Accept([u8; 20]);
+pub(super) struct KeyAnswer([u8; 20]);
 
-impl Accept {
-    /// What has to answer a request; none if that is not one that a WebSocket begins with.
+impl KeyAnswer {
+    /// That to a request; none if it is not one that a WebSocket begins with.
     pub(super) fn of(head: &Parts) -> Option<Self> {
         let mut keys = head.headers.get_all(SEC_WEBSOCKET_KEY).iter();
         let (key, None) = (keys.next()?, keys.next()) else {

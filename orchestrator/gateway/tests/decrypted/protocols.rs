@@ -365,7 +365,7 @@ async fn frames_pass(protocols: Vec<&'static [u8]>) {
 }
 
 #[test]
-fn what_is_no_websocket_that_was_asked_for_is_refused() {
+fn a_websocket_that_is_none_is_refused() {
     local(async {
         let world = World::new(websocket("hello")).await;
         let asked = |path| upgrade(path, "websocket");
