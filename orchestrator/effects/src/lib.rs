@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 pub use json::strict as strict_json;
 pub use unread::UnreadBody;
-pub use uses::{RequestedUse, Unasked, names_other_request};
+pub use uses::{OFF, RequestedUse, Unasked, names_other_request};
 
 /// Bytes of a body that are read, where what it changes stands in its beginning or the whole is short.
 const EFFECTS_PREFIX: usize = 64 * 1024;

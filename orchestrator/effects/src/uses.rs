@@ -318,7 +318,7 @@ fn is_of_method(name: &str, value: &str) -> bool {
 pub struct Unasked(pub bool);
 
 /// Methods that only who names them means.
-const OFF: [&str; 5] = ["TRACE", "TRACK", "DEBUG", "CONNECT", "OPTIONS"];
+pub const OFF: [&str; 5] = ["TRACE", "TRACK", "DEBUG", "CONNECT", "OPTIONS"];
 
 fn names(one: &CredentialUse, method: &str) -> bool {
     if one.methods.is_empty() {

@@ -9,7 +9,7 @@ use broker_protocol::gateway::{Attach, CredentialSpec, CredentialVerdict};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS};
 use hyper::http::request::Parts;
 use orchestrator_aws::{self as aws, SignFault, SigningScope};
-use orchestrator_effects::{RequestedUse, Unasked};
+use orchestrator_effects::{OFF, RequestedUse, Unasked};
 use orchestrator_http::percent;
 use orchestrator_logins::TokenKey;
 use zeroize::Zeroizing;
@@ -149,14 +149,17 @@ impl HostCredentials<'_> {
             let Attach::Login(login) = &self.spec(credential).attach else {
                 continue;
             };
-            let endpoints = |method: Option<&str>| {
-                let all = login.endpoints.iter();
-                all.map(|one| one.as_use(method)).collect::<Vec<_>>()
-            };
-            if wanted.fits(&endpoints(Some("POST"))).is_some() {
+            let endpoints = || login.endpoints.iter();
+            let logins: Vec<_> = endpoints().map(|one| one.as_use(Some("POST"))).collect();
+            if wanted.fits(&logins).is_some() {
                 return Ok(Some(credential));
             }
-            if wanted.refused(&endpoints(None)).is_some() {
+            let others = endpoints().flat_map(|one| {
+                let mut off = one.as_use(None);
+                off.methods = OFF.map(str::to_owned).to_vec();
+                [one.as_use(None), off]
+            });
+            if wanted.refused(&others.collect::<Vec<_>>()).is_some() {
                 let why = "It is not the request of a login.".to_owned();
                 return Err(self.refused(credential, Some(why), head));
             }

@@ -333,8 +333,14 @@ fn a_request_that_may_be_taken_for_a_login_is_refused() {
             let answer = post(&world, path, FORM, CODE).await;
             assert!(answer.starts_with("HTTP/1.1 403"), "{path}: {answer}");
         }
-        let answer = world.get("/oauth/token", "").await;
-        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        for method in ["GET", "PUT", "OPTIONS", "TRACE", "options"] {
+            let other = format!(
+                "{method} /oauth/token HTTP/1.1\r\nHost: a.example\r\nContent-Type: {FORM}\r\nContent-Length: 3\r\n\
+                 Connection: close\r\n\r\na=b"
+            );
+            let answer = world.http1(&other).await;
+            assert!(answer.starts_with("HTTP/1.1 403"), "{method}: {answer}");
+        }
         let over = format!(
             "POST /oauth/token HTTP/1.1\r\nHost: a.example\r\nX-HTTP-Method-Override: GET\r\nContent-Type: {FORM}\r\n\
              Content-Length: 3\r\nConnection: close\r\n\r\na=b"
