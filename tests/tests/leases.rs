@@ -507,8 +507,16 @@ fn a_client_does_not_grant_to_itself_where_answers_come_from_elsewhere(place: Pl
     let mut terminal = Terminal::start(&mut command, 24, 300);
     terminal.expect("for this session / no", LIMIT);
     terminal.answer("session\n", "waiting for `lazaret approve`");
-    approver.answer("once");
-    terminal.expect("pong", LIMIT);
+    // Keys that came twice on a busy machine may have the question asked anew.
+    let is_granted = until(LIMIT, || {
+        if let Some(asked) = approver.event("approval", Duration::from_millis(100)) {
+            approver.send(
+                &json!({ "session": asked["session"], "call": asked["call"], "approve": "once" }),
+            );
+        }
+        terminal.shows("pong", Duration::ZERO)
+    });
+    assert!(is_granted, "{}", terminal.screen());
     assert!(terminal.finish(LIMIT).success());
 }
 
