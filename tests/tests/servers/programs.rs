@@ -614,10 +614,31 @@ fn server_gets_the_named_variables_and_no_others() {
     );
 }
 
+place_test!(a_module_of_the_project_is_no_part_of_a_server_with_a_secret);
+fn a_module_of_the_project_is_no_part_of_a_server_with_a_secret(place: Place) {
+    let taken = |variables: Value| json!({ "command": "python3", "args": ["-m", "taken"], "env": variables });
+    let servers = json!({
+        "plain": taken(json!({ "OWN": "x" })),
+        "asked": taken(json!({ "OWN": "${MY_API_KEY}" })),
+        "named": taken(json!({ "API_TOKEN": "${PLAIN_NAME}" })),
+    });
+    let world = world(place, servers);
+    world.put(
+        "taken.py",
+        "import os\nopen('loot-' + os.environ.get('OWN', 'token')[:1], 'w').close()\n",
+    );
+    mcp(&world, &["status"]);
+    let entries = std::fs::read_dir(&world.project).unwrap();
+    let entries = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let loot: Vec<String> = entries.filter(|name| name.starts_with("loot")).collect();
+    assert_eq!(loot, ["loot-x"], "that without a secret is the control");
+}
+
 once_test!(a_log_has_the_last_lines_without_secrets);
 fn a_log_has_the_last_lines_without_secrets() {
     let mut chatty = server(&["chatty"], json!({}));
     chatty["env"] = json!({ "API_TOKEN": "${MY_API_KEY}" });
+    chatty["args"][0] = json!("${LAZARET_PROJECT}/server.py");
     let world = world(Place::any(), json!({ "test": chatty }));
     assert_eq!(
         answer_of(&world, "mcp__test__echo", json!({ "text": "x" })),

@@ -101,6 +101,8 @@ struct ServerCell {
     program: ServerProgram,
     open: Open,
     directory: Option<ZonePath>,
+    /// It may see the project's root, and is told of it.
+    sees_root: bool,
 }
 
 /// A task that ends with this value.
@@ -558,12 +560,8 @@ impl Managed {
             ),
             ..failed
         })?;
-        let root = match cell.directory {
-            None => url::Url::from_directory_path(&service.opened().project)
-                .ok()
-                .map(String::from),
-            Some(_) => None,
-        };
+        let project = url::Url::from_directory_path(&service.opened().project).ok();
+        let root = project.filter(|_| cell.sees_root).map(String::from);
         LiveServer::connect(service, self.watched.clone(), root, changed).await
     }
 
@@ -859,8 +857,9 @@ impl ServerCell {
             (Some(directory), false) => ZonePath::new(Zone::Project, directory).ok(),
             // It may see nothing of the project, or not its root.
             (_, true) => Some(ZonePath::root(Zone::Central)),
-            (None, false) => None,
+            (None, false) => program.gets_secret().then(|| ZonePath::root(Zone::Central)),
         };
+        let sees_root = program.directory.is_none() && !is_held;
         let open = Open {
             central: store::central(&server.name, &session.project)
                 .display()
@@ -883,6 +882,7 @@ impl ServerCell {
             program,
             open,
             directory,
+            sees_root,
         }
     }
 }

@@ -84,7 +84,7 @@ pub struct ServerProgram {
     pub command: Vec<String>,
     /// Additional environment variables, also before replacement.
     pub environment: BTreeMap<String, String>,
-    /// The working directory in the project; the root if absent.
+    /// The working directory in the project. If absent, the root; its own directory for a program that gets a secret.
     pub directory: Option<String>,
     /// The policy profile of its session.
     pub profile: String,
@@ -93,6 +93,18 @@ pub struct ServerProgram {
     /// Hosts and presets of hosts that it may reach besides those of its profile.
     pub hosts: Vec<String>,
     pub presets: Vec<String>,
+}
+
+impl ServerProgram {
+    /// Whether a variable's name says that it gets a secret. Programs run code of their working directory (`python3 -m`, `npx`), and
+    /// commands write in the project.
+    pub(crate) fn gets_secret(&self) -> bool {
+        let texts = self.command.iter().chain(self.environment.values());
+        let mut asked = texts.flat_map(|text| variables::names(text));
+        let mut given = self.environment.keys();
+        given.any(|name| looks_secret(name.as_ref()))
+            || asked.any(|name| looks_secret(name.as_ref()))
+    }
 }
 
 /// A server that already runs somewhere.
