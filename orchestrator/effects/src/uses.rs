@@ -68,7 +68,7 @@ const BESIDE: [&str; 6] = [
     "-symlink-target",
     "-override-url",
 ];
-/// Those of S3, which are looked at where requests are signed.
+/// Headers of S3 for the same, which are looked at where requests are signed.
 const COPIED: [&str; 2] = ["x-amz-copy-source", "x-amz-rename-source"];
 
 /// A request, as uses are written.
@@ -502,6 +502,12 @@ mod tests {
         }
     }
 
+    fn uses_of(preset: &str) -> Vec<CredentialUse> {
+        let mut all = policies::credential_table::presets();
+        let (_, preset) = all.find(|(name, _)| *name == preset).unwrap();
+        preset.uses.iter().map(|one| one.request()).collect()
+    }
+
     fn fits(uses: &[CredentialUse], method: &str, path: &str) -> bool {
         let headers = HeaderMap::new();
         RequestedUse::new("a.example:443", method, &path.parse().unwrap(), &headers)
@@ -618,10 +624,7 @@ mod tests {
 
     #[test]
     fn operations_of_aws_are_signed_by_name() {
-        let (_, preset) = policies::credential_table::presets()
-            .find(|(name, _)| *name == "aws")
-            .unwrap();
-        let uses: Vec<CredentialUse> = preset.uses.iter().map(|one| one.request()).collect();
+        let uses = uses_of("aws");
         let (headers, uri) = (HeaderMap::new(), "/".parse().unwrap());
         for (service, action, want) in [
             ("logs", "PutLogEvents", true),
@@ -659,10 +662,7 @@ mod tests {
     /// At Verdaccio the revision may be missing.
     #[test]
     fn packages_of_npm_are_not_taken_away_by_a_path() {
-        let (_, preset) = policies::credential_table::presets()
-            .find(|(name, _)| *name == "npm")
-            .unwrap();
-        let uses: Vec<CredentialUse> = preset.uses.iter().map(|one| one.request()).collect();
+        let uses = uses_of("npm");
         for (method, path, want) in [
             ("PUT", "/victim", false),
             ("PUT", "/@scope/victim", false),
@@ -682,10 +682,7 @@ mod tests {
     /// Each write of GitHub's REST interface, as its description lists them, and older names that it still answers.
     #[test]
     fn writes_that_the_preset_of_github_does_not_list_are_refused() {
-        let (_, preset) = policies::credential_table::presets()
-            .find(|(name, _)| *name == "github")
-            .unwrap();
-        let uses: Vec<CredentialUse> = preset.uses.iter().map(|one| one.request()).collect();
+        let uses = uses_of("github");
         let headers = HeaderMap::new();
         let judged = |method: &str, path: &str| {
             let uri = path.parse().unwrap();

@@ -77,7 +77,7 @@ pub struct Escapes {
     read: fn(&[u8]) -> Option<(usize, u8)>,
 }
 
-/// Those of addresses, JSON and HTML.
+/// Escapes of addresses, JSON and HTML.
 pub const ESCAPES: [Escapes; 4] = [
     Escapes {
         mark: b'%',

@@ -19,8 +19,8 @@ use zeroize::Zeroizing;
 /// The longest end of a word that is held where no value is longer than [`SEARCHED`]: one of so many bytes, escaped, or in hex,
 /// percent-encoded.
 const HELD: usize = ESCAPED * SEARCHED;
-/// The same where one is longer: as much as its longest form has, so that nothing of it passes before its end is found, and no more than
-/// this, which each stream may need.
+/// Maximum bytes that are held where a value is longer: then as many as its longest form has, so that nothing of it passes before its end
+/// is found. Each stream may need them.
 const HELD_MAX: usize = 64 << 10;
 /// Bytes that end a message without ending a line. No encoded form of a value has one.
 const CLOSING: &[u8] = b"\"}])>,";
@@ -36,8 +36,8 @@ pub(super) struct Needles {
     /// The whole values, each with the placeholder that stands for it.
     values: Vec<(Rc<Value>, String)>,
     longest: usize,
-    /// How many bytes of a stream's end are kept, and held at most.
-    window: usize,
+    /// The length of the longest whole value.
+    longest_value: usize,
     /// Whether a value has a byte that ends words, such as a space. Then only lines end: which byte it is would tell something of the value.
     only_lines_end: bool,
 }
@@ -56,7 +56,7 @@ impl Needles {
         }
         let secrets = || values.iter().flat_map(|(value, _)| value.secrets());
         let only_lines_end = secrets().any(|bytes| !bytes.iter().all(is_of_word));
-        let most = secrets().map(|bytes| bytes.len()).max().unwrap_or(0);
+        let longest_value = secrets().map(|bytes| bytes.len()).max().unwrap_or(0);
         let lengths = || forms.iter().chain(&hex).map(|form| form.len());
         let finders = |forms: &[Zeroizing<Vec<u8>>]| {
             let finder = |form: &Zeroizing<Vec<u8>>| Finder::new(&**form).into_owned();
@@ -67,7 +67,7 @@ impl Needles {
             least_hex: hex.iter().map(|form| form.len()).min().unwrap_or(0),
             forms: finders(&forms),
             hex: finders(&hex),
-            window: (ESCAPED * most).clamp(HELD, HELD_MAX),
+            longest_value,
             only_lines_end,
             values,
         }
@@ -115,6 +115,11 @@ impl Needles {
         false
     }
 
+    /// How many bytes of a stream's end are kept, and held at most.
+    fn window(&self) -> usize {
+        (ESCAPED * self.longest_value).clamp(HELD, HELD_MAX)
+    }
+
     /// How many bytes of a word `bytes` end with. It depends on them alone.
     fn last_word(&self, bytes: &[u8]) -> usize {
         let is_word = |byte: &&u8| match self.only_lines_end {
@@ -124,7 +129,7 @@ impl Needles {
         match self.forms.is_empty() {
             true => 0,
             false => {
-                let end = bytes.iter().rev().take(self.window);
+                let end = bytes.iter().rev().take(self.window());
                 end.take_while(is_word).count()
             }
         }
@@ -205,12 +210,13 @@ impl StreamSearch {
     /// # Errors
     /// A value: nothing more may be passed on.
     pub(super) fn pass(&mut self, needles: &Needles, next: Bytes) -> Result<Bytes, ValueFound> {
+        let window = needles.window();
         if needles.forms.is_empty() && self.held == 0 {
             // The rest of a value may come when it is known.
-            self.retain(&next, HELD);
+            self.retain(&next, window);
             return Ok(next);
         }
-        let (before, window) = (self.tail.len(), needles.window);
+        let before = self.tail.len();
         self.tail.extend_from_slice(&next[..next.len().min(window)]);
         if needles.are_in(&self.tail) || needles.are_in(&next) {
             return Err(ValueFound);
@@ -509,7 +515,7 @@ mod tests {
             search.pass(&needles, Bytes::copy_from_slice(part)).unwrap();
             assert!(search.held() <= 6 * 4000 && search.tail.len() <= 6 * 4000);
         }
-        let most = self::needles(&value.repeat(4)).window;
+        let most = self::needles(&value.repeat(4)).window();
         assert_eq!(most, HELD_MAX);
     }
 

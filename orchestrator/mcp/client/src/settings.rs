@@ -100,10 +100,8 @@ impl ServerProgram {
     /// commands write in the project.
     pub(crate) fn gets_secret(&self) -> bool {
         let texts = self.command.iter().chain(self.environment.values());
-        let mut asked = texts.flat_map(|text| variables::names(text));
         let mut given = self.environment.keys();
-        given.any(|name| looks_secret(name.as_ref()))
-            || asked.any(|name| looks_secret(name.as_ref()))
+        given.any(|name| looks_secret(name.as_ref())) || wanted_secret(texts).is_some()
     }
 }
 
@@ -517,13 +515,16 @@ fn check_repository(entry: &ServerEntry) -> Result<(), EntryFault> {
         .chain(&entry.args)
         .chain(entry.env.values())
         .chain(of_address);
-    match texts
-        .flat_map(|text| variables::names(text))
-        .find(|name| looks_secret(name.as_ref()) || COLLECTOR_HEADERS.contains(&name.as_str()))
-    {
+    match wanted_secret(texts) {
         Some(name) => Err(EntryFault::Secret(name)),
         None => Ok(()),
     }
+}
+
+/// The first variable in these texts that holds a secret of the user's.
+fn wanted_secret<'t>(texts: impl Iterator<Item = &'t String>) -> Option<String> {
+    let mut names = texts.flat_map(|text| variables::names(text));
+    names.find(|name| looks_secret(name.as_ref()) || COLLECTOR_HEADERS.contains(&name.as_str()))
 }
 
 /// Each text is prefixed with its length, so that no two servers have the same encoding. A header's value counts only with variables in it: a
